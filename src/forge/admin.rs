@@ -78,12 +78,17 @@ impl Admin {
     /// Returns what the token's account may do with the repository, as the repository itself says.
     pub async fn own_permission(&self) -> Result<Permission> {
         let may = self.0.repository().await?.permissions;
-        Ok(match () {
-            () if may.admin => Permission::Admin,
-            () if may.maintain => Permission::Maintain,
-            () if may.push => Permission::Write,
-            () if may.pull => Permission::Read,
-            () => Permission::None,
+        // Each includes those below it.
+        Ok(if may.admin {
+            Permission::Admin
+        } else if may.maintain {
+            Permission::Maintain
+        } else if may.push {
+            Permission::Write
+        } else if may.pull {
+            Permission::Read
+        } else {
+            Permission::None
         })
     }
 
@@ -127,8 +132,11 @@ impl Admin {
     pub async fn hook(&self, url: Option<&str>) -> Result<HookRepair> {
         let hooks: Vec<Hook> = self.0.client.list("list the webhooks", &self.0.route("/hooks")).await?;
         let path = self.path();
-        let ours = |hook: &&Hook| url.map_or(hook.config.url.ends_with(path), |url| hook.config.url == url);
-        let Some(hook) = hooks.iter().find(ours) else {
+        let ours = hooks.iter().find(|hook| match url {
+            Some(url) => hook.config.url == url,
+            None => hook.config.url.ends_with(path),
+        });
+        let Some(hook) = ours else {
             return Ok(HookRepair { id: None, wrong: vec!["there is none".into()] });
         };
         let mut wrong = Vec::new();
@@ -156,9 +164,9 @@ impl Admin {
     }
 
     fn sends(&self, hook: &Hook, event: &str) -> bool {
-        let has = |name: &str| hook.events.iter().any(|sent| sent == name);
-        // Gitea's answer names the first of these by its older name.
-        has(event) || self.0.kind == Kind::Gitea && event == "pull_request_only" && has("pull_request")
+        // Gitea's answer names this event by its older name.
+        let older = if self.0.kind == Kind::Gitea && event == "pull_request_only" { "pull_request" } else { event };
+        hook.events.iter().any(|sent| sent == event || sent == older)
     }
 
     /// Creates a hook, or updates one; the secret is always sent: nobody can read the old one.

@@ -96,10 +96,10 @@ impl CachedAnswers {
     }
 
     fn keep(&mut self, path: &str, answer: &RestAnswer) {
-        let tag = answer.headers.get(header::ETAG).and_then(|tag| tag.to_str().ok());
-        let Some(tag) = tag.filter(|_| answer.status == StatusCode::OK && answer.body.len() <= KEPT_BYTES_MAX) else {
+        if answer.status != StatusCode::OK || answer.body.len() > KEPT_BYTES_MAX {
             return;
-        };
+        }
+        let Some(tag) = answer.headers.get(header::ETAG).and_then(|tag| tag.to_str().ok()) else { return };
         if self.pages.insert(path.to_owned(), (tag.to_owned(), answer.clone())).is_none() {
             self.order.push_back(path.to_owned());
         }
@@ -139,7 +139,8 @@ impl Client {
 
     /// Sends, once, and reports to the meter.
     async fn send(&self, call: Call<'_>) -> Result<RestAnswer> {
-        let (method, what) = (call.method.clone(), call.what);
+        let method = call.method.clone();
+        let what = call.what;
         let wire = Arc::clone(&self.wire.lock().unwrap_or_else(PoisonError::into_inner));
         let answer = wire.send(call).await;
         let status = answer.as_ref().map_or(0, |answer| answer.status.as_u16());
@@ -283,11 +284,21 @@ impl Client {
 
 /// Tells whether there is another page, if the host says so; else there is one until a page is empty.
 pub(super) fn has_next(headers: &HeaderMap, kind: Kind, count: usize) -> bool {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match kind {
-        Kind::GitHub => text("link").is_some_and(|link| link.contains("rel=\"next\"")),
-        Kind::Gitea => text("x-total-count").and_then(|total| total.parse::<usize>().ok()).is_none_or(|t| count < t),
+        Kind::GitHub => header_text(headers, "link").is_some_and(|link| link.contains("rel=\"next\"")),
+        Kind::Gitea => {
+            let total = header_text(headers, "x-total-count").and_then(|total| total.parse::<usize>().ok());
+            total.is_none_or(|total| count < total)
+        }
     }
+}
+
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn header_number(headers: &HeaderMap, name: &str) -> Option<i64> {
+    header_text(headers, name)?.trim().parse().ok()
 }
 
 /// Reads an answer's JSON.
@@ -353,15 +364,15 @@ fn moved(what: &str) -> Error {
 ///
 /// Source: GitHub, "Rate limits for the REST API": retry-after, else the reset where nothing remains, else a minute.
 fn wait(headers: &HeaderMap, status: StatusCode, description: &str) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
     if headers.contains_key(header::RETRY_AFTER) {
         // A date is as good as nothing said.
-        let seconds = number("retry-after").and_then(|seconds| u64::try_from(seconds).ok());
+        let seconds = header_number(headers, "retry-after").and_then(|seconds| u64::try_from(seconds).ok());
         return Some(seconds.map_or(WAIT_UNSAID, Duration::from_secs));
     }
-    if number("x-ratelimit-remaining") == Some(0) {
+    if header_number(headers, "x-ratelimit-remaining") == Some(0) {
         // By the host's own clock: ours may differ from it by more than the wait.
-        let left = number("x-ratelimit-reset").zip(said_at(headers)).map_or(0, |(reset, now)| reset - now);
+        let reset = header_number(headers, "x-ratelimit-reset");
+        let left = reset.zip(said_at(headers)).map_or(0, |(reset, now)| reset - now);
         // A wrong clock must not make us ask again immediately.
         return Some(u64::try_from(left).ok().filter(|left| *left > 0).map_or(WAIT_UNSAID, Duration::from_secs));
     }

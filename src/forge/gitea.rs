@@ -39,13 +39,16 @@ impl Plain {
         let mut builder = http_client::builder(READ_TIMEOUT + CONNECT_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT);
-        let refused = |why| Error::Refused { what: "prepare the connection to the forge".to_owned(), why };
         if let Some(proxy) = &reach.proxy {
-            builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(|error| refused(causes(error)))?);
+            builder = builder.proxy(reqwest::Proxy::all(proxy).map_err(|error| not_prepared(causes(error)))?);
         }
-        let client = http_client::build(builder, reach.certificates.as_deref()).map_err(refused)?;
+        let client = http_client::build(builder, reach.certificates.as_deref()).map_err(not_prepared)?;
         Ok(Self { client, base: base.to_owned(), token })
     }
+}
+
+fn not_prepared(why: String) -> Error {
+    Error::Refused { what: "prepare the connection to the forge".to_owned(), why }
 }
 
 #[async_trait]
@@ -66,7 +69,8 @@ impl Wire for Plain {
             request = request.header(header::CONTENT_TYPE, "application/json").body(body);
         }
         let mut answer = request.send().await.map_err(|error| unreachable(what, error))?;
-        let (status, headers) = (answer.status(), answer.headers().clone());
+        let status = answer.status();
+        let headers = answer.headers().clone();
         let mut body = Vec::new();
         while let Some(part) = answer.chunk().await.map_err(|error| unreachable(what, error))? {
             // Counted as it comes: a length that is announced may be absent or wrong.
@@ -111,9 +115,10 @@ pub(super) async fn history(rest: &Rest, comment: &Comment) -> Result<History> {
     if list.status != StatusCode::OK || overview.status != StatusCode::OK {
         return Ok(History::Untold);
     }
-    let (list, overview) =
-        (serde_json::from_slice::<Texts>(&list.body), serde_json::from_slice::<Overview>(&overview.body));
-    let (Ok(list), Ok(Overview { counts: Some(counts) })) = (list, overview) else { return Ok(History::Untold) };
+    let Ok(list) = serde_json::from_slice::<Texts>(&list.body) else { return Ok(History::Untold) };
+    let Ok(Overview { counts: Some(counts) }) = serde_json::from_slice(&overview.body) else {
+        return Ok(History::Untold);
+    };
     let has_former = list.results.is_some_and(|texts| !texts.is_empty());
     let is_counted = counts.contains_key(&comment.id.to_string());
     Ok(if has_former || is_counted { History::Edited } else { History::Untouched })

@@ -103,8 +103,9 @@ async fn github_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId
     // Linked pages, not numbered: the newest hundred.
     match rest.client.find::<Vec<Activity>>(&what, &rest.client.page(&path, 1)).await {
         Ok(found) => {
-            let of_pull = |moved: &Activity| all.contains(&CommitId::new(moved.after.as_str()));
-            Ok(distinct(found.into_iter().flatten().filter(of_pull).filter_map(|moved| moved.actor)))
+            let moves = found.into_iter().flatten();
+            let of_pull = moves.filter(|moved| all.contains(&CommitId::new(moved.after.as_str())));
+            Ok(distinct(of_pull.filter_map(|moved| moved.actor)))
         }
         // An older server does not have it, or the token may not; deliveries tell then.
         Err(Error::Forbidden { .. } | Error::Refused { .. }) => Ok(Vec::new()),
@@ -118,7 +119,8 @@ async fn github_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId
 async fn gitea_pushers(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>) -> Result<Vec<ForgeUser>> {
     let mut pauses = PUSH_LOOK_PAUSES.into_iter();
     loop {
-        let (noted, pause) = (gitea_pushes(rest, pull, all).await?, pauses.next());
+        let noted = gitea_pushes(rest, pull, all).await?;
+        let pause = pauses.next();
         let is_over = match noted.news {
             // Asking again does not help: this host notes no pushes there.
             News::Absent => true,
@@ -167,7 +169,9 @@ async fn gitea_pushes(rest: &Rest, pull: &PullRequest, all: &BTreeSet<CommitId>)
     let mut noted = Noted { pushers: Vec::new(), has_head: false, news };
     for (user, commits) in told.into_iter().chain(reported) {
         noted.has_head |= commits.contains(&pull.head);
-        noted.pushers.extend(user.filter(|_| commits.iter().any(|commit| all.contains(commit))));
+        if commits.iter().any(|commit| all.contains(commit)) {
+            noted.pushers.extend(user);
+        }
     }
     Ok(noted)
 }
@@ -177,7 +181,9 @@ async fn told_pushes(rest: &Rest, pull: &PullRequest, what: &str) -> Result<Vec<
     let path = rest.route(&format!("/issues/{}/timeline", segment(what, &pull.number.to_string())?));
     // Gitea answers `null` for a page whose entries are all left out.
     let read = async |page| rest.client.get::<Option<Vec<Happened>>>(what, &rest.client.page(&path, page)).await;
-    let (mut pushes, mut page, mut empty) = (Vec::new(), 1, 0);
+    let mut pushes = Vec::new();
+    let mut page = 1;
+    let mut empty = 0;
     while page <= TIMELINE_PAGES_MAX && empty < EMPTY_PAGES_MAX {
         // Together as many as are read in any case: nothing is asked in vain.
         let count = (EMPTY_PAGES_MAX - empty).min(TIMELINE_PAGES_MAX - page + 1);
@@ -196,8 +202,11 @@ async fn told_pushes(rest: &Rest, pull: &PullRequest, what: &str) -> Result<Vec<
 
 /// Returns the pushes that the repository's news report, and how much of the news was read.
 async fn reported_pushes(rest: &Rest, pull: &PullRequest, what: &str) -> Result<(Vec<PushNote>, News)> {
-    let (path, target) = (rest.route("/activities/feeds"), format!("refs/heads/{}", pull.base));
-    let (mut pushes, mut read, mut count) = (Vec::new(), News::Absent, 0);
+    let path = rest.route("/activities/feeds");
+    let target = format!("refs/heads/{}", pull.base);
+    let mut pushes = Vec::new();
+    let mut read = News::Absent;
+    let mut count = 0;
     for page in 1..=NEWS_PAGES_MAX {
         // Forgejo and older servers may not have it; deliveries tell then.
         let Some(answer) = rest.client.find_answer(what, &rest.client.page(&path, page)).await? else { break };
@@ -207,8 +216,8 @@ async fn reported_pushes(rest: &Rest, pull: &PullRequest, what: &str) -> Result<
         let is_all = news.is_empty() || !has_next(&answer.headers, rest.kind, count);
         read = if is_all { News::All } else { News::Newest };
         // A push to the target branch is the merge: it brings the same commits, and does not tell who pushed them.
-        let is_push = |item: &NewsItem| item.op_type == "commit_repo" && item.ref_name != target;
-        pushes.extend(news.into_iter().filter(is_push).map(|push| {
+        let other = news.into_iter().filter(|item| item.op_type == "commit_repo" && item.ref_name != target);
+        pushes.extend(other.map(|push| {
             let text: NewsText = serde_json::from_str(push.content.as_deref().unwrap_or_default()).unwrap_or_default();
             let commits = text.commits.into_iter().flatten().chain(text.head_commit);
             (push.act_user, commits.map(|commit| CommitId::new(commit.sha1.as_str())).collect())

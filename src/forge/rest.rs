@@ -103,7 +103,8 @@ impl Forge for Rest {
     }
 
     async fn pull(&self, number: ThreadNumber) -> Result<Option<PullRequest>> {
-        let (what, path) = (format!("read pull request {number}"), self.route(&format!("/pulls/{number}")));
+        let what = format!("read pull request {number}");
+        let path = self.route(&format!("/pulls/{number}"));
         Ok(self.client.find::<Pull>(&what, &path).await?.map(Pull::read))
     }
 
@@ -171,7 +172,8 @@ impl Forge for Rest {
     }
 
     async fn own_issues(&self) -> Result<Vec<(ThreadNumber, String)>> {
-        let (me, what) = (self.whoami().await?, "list our own issues");
+        let me = self.whoami().await?;
+        let what = "list our own issues";
         let by = match self.kind {
             Kind::Gitea => "type=issues&created_by",
             Kind::GitHub => "creator",
@@ -233,7 +235,8 @@ impl Forge for Rest {
         let Some((org, name)) = team.split_once('/') else {
             return Err(Error::Refused { what, why: "a team is ORG/NAME".to_owned() });
         };
-        let (org, login) = (segment(&what, org)?, segment(&what, login)?);
+        let org = segment(&what, org)?;
+        let login = segment(&what, login)?;
         match self.kind {
             Kind::Gitea => gitea::is_team_member(&self.client, &what, &org, name, &login).await,
             Kind::GitHub => github::is_team_member(&self.client, &what, &org, name, &login).await,
@@ -243,7 +246,13 @@ impl Forge for Rest {
 
 /// Returns the permission of the most specific known name; a custom role counts as its base role.
 fn role(roles: &RolesOf) -> Permission {
-    let known = |name: &str| match name {
+    let names = [&roles.role_name, &roles.permission];
+    // A name that is not known here allows nothing.
+    names.into_iter().flatten().find_map(|name| permission(name)).unwrap_or_default()
+}
+
+fn permission(name: &str) -> Option<Permission> {
+    match name {
         "owner" | "admin" => Some(Permission::Admin),
         "maintain" => Some(Permission::Maintain),
         "write" => Some(Permission::Write),
@@ -251,8 +260,5 @@ fn role(roles: &RolesOf) -> Permission {
         "read" => Some(Permission::Read),
         "none" => Some(Permission::None),
         _ => None,
-    };
-    let names = [&roles.role_name, &roles.permission];
-    // A name that is not known here allows nothing.
-    names.into_iter().flatten().find_map(|name| known(name)).unwrap_or_default()
+    }
 }

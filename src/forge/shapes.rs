@@ -59,6 +59,12 @@ pub(super) struct Branch {
     pub repo: Option<Repository>,
 }
 
+impl Branch {
+    fn repository(&self) -> Option<u64> {
+        self.repo.as_ref().map(|repo| repo.id)
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub(super) struct Pull {
     pub number: ThreadNumber,
@@ -79,10 +85,15 @@ pub(super) struct Pull {
 
 impl Pull {
     pub(crate) fn read(self) -> PullRequest {
-        let repository = |branch: &Branch| branch.repo.as_ref().map(|repo| repo.id);
+        let from = self.head.repository();
         // Where the repository is gone nobody can tell, so it counts as a stranger's.
-        let is_fork = repository(&self.head).is_none() || repository(&self.head) != repository(&self.base);
-        let commit = self.merge_commit_sha.filter(|_| self.merged_at.is_some());
+        let is_fork = from.is_none() || from != self.base.repository();
+        let merged = match (self.merged_at, self.merge_commit_sha) {
+            (Some(_), Some(commit)) => {
+                Some(Merge { commit: CommitId::new(commit), by: self.merged_by.map(User::read) })
+            }
+            _ => None,
+        };
         PullRequest {
             number: self.number,
             title: self.title,
@@ -92,7 +103,7 @@ impl Pull {
             head_ref: self.head.name,
             is_fork,
             is_open: self.state == "open",
-            merged: commit.map(|commit| Merge { commit: CommitId::new(commit), by: self.merged_by.map(User::read) }),
+            merged,
             url: self.html_url,
         }
     }
@@ -179,7 +190,9 @@ pub(super) struct ReviewShape {
 impl ReviewShape {
     /// Returns it where it approves.
     pub(crate) fn read(self) -> Option<Approval> {
-        let (by, commit, at) = (self.user?.read(), CommitId::new(self.commit_id?), self.submitted_at?);
+        let by = self.user?.read();
+        let commit = CommitId::new(self.commit_id?);
+        let at = self.submitted_at?;
         let approval = Approval { id: self.id, by, commit, at, url: self.html_url };
         Some(approval).filter(|given| self.state == "APPROVED" && !self.dismissed && given.by.id > 0)
     }

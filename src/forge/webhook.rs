@@ -56,10 +56,13 @@ pub fn signature<'a>(kind: Kind, header: impl Fn(&str) -> Option<&'a str>) -> Op
     }
     let mut bytes = [0; 32];
     for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-        let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
-        *byte = digit(pair[0])? * 16 + digit(pair[1])?;
+        *byte = hex_digit(pair[0])? * 16 + hex_digit(pair[1])?;
     }
     Some(bytes)
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    u8::try_from(char::from(digit).to_digit(16)?).ok()
 }
 
 /// Parses a delivery for the repository with this id, if known yet; `None` for a signed but irrelevant one.
@@ -93,12 +96,14 @@ pub fn read(
 /// Tells whether a body is signed with one of the secrets. The duration reveals nothing about them. An empty secret is never
 /// valid: everybody knows it.
 pub fn verify(secrets: &[SecretString], signature: &[u8; 32], body: &[u8]) -> bool {
-    let is_signed = |secret: &SecretString| {
+    let mut is_signed = false;
+    // All are tried, also after the one that signed it.
+    for secret in secrets {
         let secret = secret.expose_secret().as_bytes();
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
-        !secret.is_empty() && hmac::verify(&key, body, signature).is_ok()
-    };
-    secrets.iter().fold(false, |found, secret| is_signed(secret) | found)
+        is_signed |= !secret.is_empty() && hmac::verify(&key, body, signature).is_ok();
+    }
+    is_signed
 }
 
 #[derive(Deserialize)]
@@ -172,20 +177,25 @@ impl Account {
 
 /// Returns who pushed which commit, where the delivery says both.
 fn pushed(commit: Option<String>, sender: Option<Account>) -> Option<Pushed> {
-    let is_id = |text: &String| {
-        matches!(text.len(), 40 | 64) && text.bytes().all(|b| b.is_ascii_hexdigit()) && text.bytes().any(|b| b != b'0')
-    };
-    let (commit, sender) = (commit.filter(is_id)?, sender?);
+    let commit = commit.filter(|commit| is_commit_id(commit))?;
+    let sender = sender?;
     let login = Some(sender.login.clone()).filter(|login| login.len() <= LOGIN_BYTES_MAX)?;
     Some(Pushed { commit: CommitId::new(commit), by: ForgeUser { id: sender.id()?, login, is_bot: false } })
+}
+
+/// Tells whether a text is the id of a commit, and not the zeros that stand for none.
+fn is_commit_id(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|b| b.is_ascii_hexdigit()) && text.bytes().any(|b| b != b'0')
 }
 
 /// Returns a comment's text at its creation. If another account sent it than wrote it, there is no proof.
 fn written_comment(comment: &Written, sender: Option<&Account>) -> Option<Said> {
     let author = comment.user.as_ref().and_then(Account::id)?;
-    let is_other = sender.is_some_and(|sender| sender.id() != Some(author));
-    let body = comment.body.as_ref().filter(|_| !is_other)?;
-    Some(Said { author, body: text_digest(body) })
+    if sender.is_some_and(|sender| sender.id() != Some(author)) {
+        return None;
+    }
+    let body = text_digest(comment.body.as_ref()?);
+    Some(Said { author, body })
 }
 
 /// Returns the digest of a comment's text.
@@ -215,13 +225,14 @@ pub fn parse(event: &str, repository: Option<u64>, body: &[u8]) -> Result<Option
             let number = payload.number.ok_or(Rejected::Malformed)?;
             // GitHub's word, and Gitea's.
             let is_push = matches!(action, Some("synchronize" | "synchronized"));
-            let head = payload.pull_request.and_then(|pull| pull.head?.sha).filter(|_| is_push);
+            let head = if is_push { payload.pull_request.and_then(|pull| pull.head?.sha) } else { None };
             Some(ForgeEvent::PullRequest { number, pushed: pushed(head, payload.sender) })
         }
         _ if matches!(action, Some("created" | "edited")) => {
             let (issue, comment) = payload.issue.zip(payload.comment).ok_or(Rejected::Malformed)?;
             // The text after an edit may not be its author's: only the id of an edited comment is used.
-            let said = written_comment(&comment, payload.sender.as_ref()).filter(|_| action == Some("created"));
+            let is_new = action == Some("created");
+            let said = if is_new { written_comment(&comment, payload.sender.as_ref()) } else { None };
             Some(ForgeEvent::Comment { thread: issue.number, id: comment.id, said })
         }
         _ => None,

@@ -56,7 +56,8 @@ impl ArtifactMirror {
             .map_err(|reason| Error::UnsupportedLocation { location: spec.location.clone(), reason })?;
         let (reader, damage) = heal::open(&kept, &super::repository::open_options([]), &spec.location, &spec.path)?;
         let scratch = kept.with_extension(SCRATCH);
-        let (dir, everything) = (scratch.join(FILES), spec.everything);
+        let dir = scratch.join(FILES);
+        let everything = spec.everything;
         let folder = FolderMirror { dir, excluded: Vec::new(), everything, kept, reader, damage };
         Ok(Self {
             reference,
@@ -76,8 +77,13 @@ impl ArtifactMirror {
     /// `Artifact` where there is none that can be used; else as [`Source::poll`](super::Source::poll).
     pub(crate) fn poll(&mut self, interrupt: &AtomicBool) -> Result<CommitId, Error> {
         let flag = AtomicBool::new(false);
-        let stop = || flag.store(true, Ordering::Relaxed);
-        let (polled, stopped) = watched(interrupt, FETCH_TIME_MAX, || None, stop, || self.poll_until(&flag));
+        let (polled, stopped) = watched(
+            interrupt,
+            FETCH_TIME_MAX,
+            || None,
+            || flag.store(true, Ordering::Relaxed),
+            || self.poll_until(&flag),
+        );
         match (polled, stopped) {
             (Err(Error::Interrupted { location }), Some(Stopped::Late(limit))) => {
                 Err(Error::Timeout { location, limit })
@@ -87,7 +93,8 @@ impl ArtifactMirror {
     }
 
     fn poll_until(&mut self, stop: &AtomicBool) -> Result<CommitId, Error> {
-        let (reference, spec) = (self.reference.clone(), self.spec.clone());
+        let reference = self.reference.clone();
+        let spec = self.spec.clone();
         let mut registry = RegistryClient::connect(&reference, &spec, stop)?;
         let found = registry.find()?;
         if self.spec.signatures {
@@ -137,10 +144,9 @@ impl ArtifactMirror {
         message: &str,
     ) -> Result<CommitId, Error> {
         let archive = self.scratch.join(ARCHIVE);
-        let disk = |source| Error::Disk { path: self.scratch.clone(), source };
-        fs::create_dir_all(&self.folder.dir).map_err(disk)?;
+        fs::create_dir_all(&self.folder.dir).map_err(Error::disk(&self.scratch))?;
         registry.download(found, &archive)?;
-        let file = fs::File::open(&archive).map_err(disk)?;
+        let file = fs::File::open(&archive).map_err(Error::disk(&self.scratch))?;
         match unpack::unpack(file, found.is_compressed, &self.folder.dir, interrupt) {
             Ok(()) => {}
             Err(unpack::UnpackFailure::Refused(reason)) => {
@@ -165,15 +171,14 @@ impl ArtifactMirror {
     /// It cannot be read or written; then the old one stays.
     fn make_room(&mut self) -> Result<(), Error> {
         let objects = self.folder.kept.join("objects");
-        let size = || size_of(&objects).map_err(|source| Error::Disk { path: objects.clone(), source });
-        let before = size()?;
+        let before = size_of(&objects).map_err(Error::disk(&objects))?;
         if before <= self.room {
             return Ok(());
         }
         for pin in rebuild_folder(&mut self.folder)? {
             tracing::warn!(pin, "the commit of an artifact is not whole and could not be kept");
         }
-        let after = size()?;
+        let after = size_of(&objects).map_err(Error::disk(&objects))?;
         // What is needed may be more than that by itself.
         self.room = OCI_KEPT_MAX_BYTES.max(after.saturating_mul(2));
         tracing::info!(before, after, "commits of artifacts that nothing names were removed");

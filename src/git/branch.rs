@@ -52,43 +52,48 @@ impl Reader {
     /// Makes a commit that follows another, or the first one of a repository.
     pub(super) fn commit_after(&self, parent: Option<gix::ObjectId>, new: &NewCommit<'_>) -> Result<CommitId, Error> {
         let name = full_name(new.branch)?;
+        let written = self.write_commit(name, parent, new).map_err(Error::at(self.location(), "commit to"))?;
+        Ok(CommitId::new(written.to_string()))
+    }
+
+    fn write_commit(
+        &self,
+        name: gix::refs::FullName,
+        parent: Option<gix::ObjectId>,
+        new: &NewCommit<'_>,
+    ) -> gix::Result<gix::ObjectId> {
         let repo = self.local();
-        let writing = Error::at(self.location(), "commit to");
-        let make = || -> gix::Result<gix::ObjectId> {
-            let mut tree = match parent {
-                Some(parent) => Some(repo.find_object(parent)?.try_into_commit()?.tree_id()?.detach()),
-                None => None,
-            };
-            for (path, content) in new.files {
-                let blob = repo.write_blob(content)?.detach();
-                let names: Vec<&str> =
-                    self.subtree().split('/').chain(path.split('/')).filter(|name| !name.is_empty()).collect();
-                tree = Some(put(&repo, tree, &names, blob)?);
-            }
-            let tree = tree.unwrap_or_else(|| gix::ObjectId::empty_tree(repo.object_hash()));
-            let configuration = repo.config_snapshot();
-            let own = |key: &str| configuration.string(key);
-            let (person, address) = match (own("user.name"), own("user.email")) {
-                (Some(person), Some(address)) => (person, address),
-                _ => (BString::from(new.author.0), BString::from(new.author.1)),
-            };
-            let time = format!("{} +0000", new.seconds);
-            let author = gix::actor::SignatureRef { name: person.as_bstr(), email: address.as_bstr(), time: &time };
-            let id = repo.new_commit_as(author, author, new.message, tree, parent)?.id;
-            let before = match (repo.try_find_reference(name.as_ref())?, parent) {
-                (Some(_), Some(parent)) => PreviousValue::MustExistAndMatch(parent.into()),
-                _ => PreviousValue::MustNotExist,
-            };
-            repo.edit_reference(RefEdit::update(name.clone(), id, before, "gitfleet"))?;
-            Ok(id)
+        let mut tree = match parent {
+            Some(parent) => Some(repo.find_object(parent)?.try_into_commit()?.tree_id()?.detach()),
+            None => None,
         };
-        Ok(CommitId::new(make().map_err(&writing)?.to_string()))
+        for (path, content) in new.files {
+            let blob = repo.write_blob(content)?.detach();
+            let names: Vec<&str> =
+                self.subtree().split('/').chain(path.split('/')).filter(|name| !name.is_empty()).collect();
+            tree = Some(put(&repo, tree, &names, blob)?);
+        }
+        let tree = tree.unwrap_or_else(|| gix::ObjectId::empty_tree(repo.object_hash()));
+        let configuration = repo.config_snapshot();
+        let (person, address) = match (configuration.string("user.name"), configuration.string("user.email")) {
+            (Some(person), Some(address)) => (person, address),
+            _ => (BString::from(new.author.0), BString::from(new.author.1)),
+        };
+        let time = format!("{} +0000", new.seconds);
+        let author = gix::actor::SignatureRef { name: person.as_bstr(), email: address.as_bstr(), time: &time };
+        let id = repo.new_commit_as(author, author, new.message, tree, parent)?.id;
+        let before = match (repo.try_find_reference(name.as_ref())?, parent) {
+            (Some(_), Some(parent)) => PreviousValue::MustExistAndMatch(parent.into()),
+            _ => PreviousValue::MustNotExist,
+        };
+        repo.edit_reference(RefEdit::update(name, id, before, "gitfleet"))?;
+        Ok(id)
     }
 }
 
 fn full_name(branch: &str) -> Result<gix::refs::FullName, Error> {
-    let invalid = |_| Error::BranchName { name: branch.to_owned() };
-    gix::refs::FullName::try_from(format!("refs/heads/{branch}")).map_err(invalid)
+    gix::refs::FullName::try_from(format!("refs/heads/{branch}"))
+        .map_err(|_| Error::BranchName { name: branch.to_owned() })
 }
 
 /// Puts a file into a folder, and returns the folder as it is then. A file that is there keeps its mode.
@@ -102,12 +107,13 @@ fn put(
     let mut entries = match folder {
         Some(id) => {
             let tree = repo.find_object(id)?.try_into_tree()?;
-            let of = |entry: &gix::objs::tree::EntryRef<'_>| Entry {
+            let entries = tree.decode()?.entries;
+            let own = entries.iter().map(|entry| Entry {
                 mode: entry.mode,
                 filename: entry.filename.to_owned(),
                 oid: entry.oid.to_owned(),
-            };
-            tree.decode()?.entries.iter().map(of).collect()
+            });
+            own.collect()
         }
         None => Vec::new(),
     };

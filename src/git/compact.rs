@@ -28,12 +28,12 @@ pub(super) fn room_beside(dir: &Path) -> std::io::Result<PathBuf> {
 
 /// Puts the new mirror into the place of the old one, and returns where that is now. It is on the disk before it counts.
 pub(super) fn swap(dir: &Path) -> Result<PathBuf, Error> {
-    let disk = |source| Error::Disk { path: dir.to_owned(), source };
-    let (fresh, replaced) = (dir.with_extension(FRESH), dir.with_extension(REPLACED));
+    let fresh = dir.with_extension(FRESH);
+    let replaced = dir.with_extension(REPLACED);
     durable::sync_below(&fresh)?;
     // A crash between the two renames leaves no mirror; `create_bare` takes the replaced one back.
-    fs::rename(dir, &replaced).map_err(disk)?;
-    fs::rename(&fresh, dir).map_err(disk)?;
+    fs::rename(dir, &replaced).map_err(Error::disk(dir))?;
+    fs::rename(&fresh, dir).map_err(Error::disk(dir))?;
     durable::sync(&[dir])?;
     Ok(replaced)
 }
@@ -74,7 +74,8 @@ pub(super) fn copy(
     to: &Reader,
     mut failed: impl FnMut(&str, Error) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let (old, new) = (from.local(), to.local());
+    let old = from.local();
+    let new = to.local();
     let copying = Error::at(from.location(), "copy the mirror of");
     let refs = old.references().map_err(&copying)?;
     for reference in refs.prefixed(REF_PREFIX).map_err(&copying)? {
@@ -102,17 +103,17 @@ fn copy_object(
     from: &Reader,
     copying: &impl Fn(gix::Error) -> Error,
 ) -> Result<(), Error> {
-    let missing = |id: gix::ObjectId| Error::ObjectMissing { location: from.location().to_owned(), id: id.to_string() };
-    let (mut open, mut needed) = (vec![id], BTreeSet::new());
+    let mut open = vec![id];
+    let mut needed = BTreeSet::new();
     while let Some(id) = open.pop() {
         if new.has_object(id) || !needed.insert(id) {
             continue;
         }
-        let object = old.try_find_object(id).map_err(copying)?.ok_or_else(|| missing(id))?;
+        let object = old.try_find_object(id).map_err(copying)?.ok_or_else(|| from.missing(&id))?;
         let held = gix::objs::compute_hash(id.kind(), object.kind, &object.data).map_err(copying)?;
         if held != id {
             // The old copy is damaged: what it says is not what its name promises.
-            return Err(missing(id));
+            return Err(from.missing(&id));
         }
         match object.kind {
             Kind::Commit => {
@@ -133,7 +134,7 @@ fn copy_object(
     // Written only now that all of it is known to be whole: an object that is there counts as complete.
     // Read a second time, so that the content of a commit is never held all at once.
     for id in needed {
-        let object = old.try_find_object(id).map_err(copying)?.ok_or_else(|| missing(id))?;
+        let object = old.try_find_object(id).map_err(copying)?.ok_or_else(|| from.missing(&id))?;
         new.objects.write_buf(object.kind, &object.data).map_err(copying)?;
     }
     Ok(())

@@ -8,11 +8,10 @@ use super::Error;
 /// Has files and the folders they stand in written to the disk, in this order.
 pub(super) fn sync(paths: &[&Path]) -> Result<(), Error> {
     for path in paths {
-        let failed = |source| Error::Disk { path: (*path).to_owned(), source };
-        File::open(path).and_then(|file| file.sync_all()).map_err(failed)?;
+        File::open(path).and_then(|file| file.sync_all()).map_err(Error::disk(path))?;
         // A new name is on the disk only once the folder that holds it is, too.
         if let Some(folder) = path.parent() {
-            File::open(folder).and_then(|file| file.sync_all()).map_err(failed)?;
+            File::open(folder).and_then(|file| file.sync_all()).map_err(Error::disk(path))?;
         }
     }
     Ok(())
@@ -20,10 +19,9 @@ pub(super) fn sync(paths: &[&Path]) -> Result<(), Error> {
 
 /// Has everything written to the disk that was written below a folder: many small files, such as loose objects.
 pub(super) fn sync_below(dir: &Path) -> Result<(), Error> {
-    let failed = |source| Error::Disk { path: dir.to_owned(), source };
-    let folder = File::open(dir).map_err(failed)?;
+    let folder = File::open(dir).map_err(Error::disk(dir))?;
     // One call for the whole file system: loose objects are many. Other systems have no such call.
     #[cfg(target_os = "linux")]
-    nix::unistd::syncfs(&folder).map_err(|error| failed(error.into()))?;
-    folder.sync_all().map_err(failed)
+    nix::unistd::syncfs(&folder).map_err(std::io::Error::from).map_err(Error::disk(dir))?;
+    folder.sync_all().map_err(Error::disk(dir))
 }

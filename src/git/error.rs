@@ -382,13 +382,27 @@ impl Error {
         )
     }
 
-    /// Names the path that could not be read; what vanished meanwhile is a change, not a failure.
-    pub(super) fn disk(path: &Path, source: std::io::Error) -> Self {
-        if source.kind() == std::io::ErrorKind::NotFound {
-            Self::FolderChanged { path: path.to_owned() }
-        } else {
-            Self::Disk { path: path.to_owned(), source }
+    /// Names the path that could not be read or written; for `map_err`.
+    pub(super) fn disk(path: &Path) -> impl Fn(std::io::Error) -> Self {
+        |source| Self::Disk { path: path.to_owned(), source }
+    }
+
+    /// As [`Error::disk`]; what vanished meanwhile is a change, not a failure.
+    pub(super) fn disk_or_change(path: &Path) -> impl Fn(std::io::Error) -> Self {
+        |source| match source.kind() {
+            std::io::ErrorKind::NotFound => Self::FolderChanged { path: path.to_owned() },
+            _ => Self::Disk { path: path.to_owned(), source },
         }
+    }
+
+    /// Says why a location cannot be used.
+    pub(super) fn unsupported(location: &str, reason: &'static str) -> Self {
+        Self::UnsupportedLocation { location: location.to_owned(), reason }
+    }
+
+    /// Says why there is no repository at a location.
+    pub(super) fn not_a_repository(location: &str, reason: impl ToString) -> Self {
+        Self::NotARepository { location: location.to_owned(), reason: reason.to_string() }
     }
 
     /// Classifies a server's error, from gix's classes and, without one, from the HTTP status in its message.

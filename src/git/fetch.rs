@@ -110,14 +110,14 @@ impl Bounds {
 
     /// Returns which limit an error comes from: one of gitfleet, or the one for single objects that gix keeps.
     pub(crate) fn excess_of(&self, error: &gix::Error) -> Option<Excess> {
-        let of_gix = || {
-            // gix has the same error for every allocation that it refuses, so its words tell which one it was.
-            let text = format!("{error:?} {error:#}");
-            let exhausted = error.is_resource_exhausted() || text.contains("too large to fit in memory");
-            // The delta tree has an entry for each object: where it does not fit the objects are too many.
-            exhausted.then_some(if text.contains("delta tree") { Excess::Objects(0) } else { Excess::Object(0) })
-        };
-        self.excess().or_else(of_gix)
+        if let Some(excess) = self.excess() {
+            return Some(excess);
+        }
+        // gix has the same error for every allocation that it refuses, so its words tell which one it was.
+        let text = format!("{error:?} {error:#}");
+        let exhausted = error.is_resource_exhausted() || text.contains("too large to fit in memory");
+        // The delta tree has an entry for each object: where it does not fit the objects are too many.
+        exhausted.then_some(if text.contains("delta tree") { Excess::Objects(0) } else { Excess::Object(0) })
     }
 
     /// Returns the progress to fetch with.
@@ -138,8 +138,9 @@ impl Bounds {
         // gix reports an object when it is complete. Until then the bytes since the last one stand for its size.
         let unfinished = received.saturating_sub(brought.complete.load(Ordering::Relaxed));
         let largest = brought.largest.load(Ordering::Relaxed).max(unfinished);
-        let (objects, inflated) = (brought.objects.load(Ordering::Relaxed), brought.inflated.load(Ordering::Relaxed));
-        let (inflated, grown) = (inflated.max(decoded), brought.grown.load(Ordering::Relaxed));
+        let objects = brought.objects.load(Ordering::Relaxed);
+        let inflated = brought.inflated.load(Ordering::Relaxed).max(decoded);
+        let grown = brought.grown.load(Ordering::Relaxed);
         let rows = [
             (largest, OBJECT_SIZE_MAX_BYTES, Excess::Object(largest)),
             (objects, PACK_OBJECTS_MAX, Excess::Objects(objects)),
@@ -185,7 +186,8 @@ impl Count for Watched {
 
     fn inc_by(&self, step: Step) {
         self.step.fetch_add(step, Ordering::Relaxed);
-        let (brought, more) = (&self.bounds.brought, u64::try_from(step).unwrap_or(u64::MAX));
+        let brought = &self.bounds.brought;
+        let more = u64::try_from(step).unwrap_or(u64::MAX);
         match self.id {
             RECEIVED => {
                 brought.received.fetch_add(more, Ordering::Relaxed);

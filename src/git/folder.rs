@@ -65,7 +65,7 @@ pub fn read_folder_below(dir: &Path, folder: &str) -> Result<Folder, Error> {
     let mut level = DiskLevel::new(dir, &[])?;
     // A link on the way would lead elsewhere.
     let expected = folder.split('/').filter(|name| !name.is_empty()).fold(level.root.clone(), |at, name| at.join(name));
-    level.root = place.canonicalize().map_err(|source| Error::disk(&place, source))?;
+    level.root = place.canonicalize().map_err(Error::disk_or_change(&place))?;
     if level.root != expected {
         return Ok(Folder::default());
     }
@@ -110,12 +110,11 @@ fn contents(dir: &Path, found: walk::Found<PathBuf>) -> Result<Folder, Error> {
 
 /// Reads a file up to one byte over the limit; returns the bytes and the file's size as far as it matters.
 fn read_file(path: &Path) -> Result<(Vec<u8>, u64), Error> {
-    let failed = |source| Error::disk(path, source);
-    let file = fs::File::open(path).map_err(failed)?;
-    let size = file.metadata().map_err(failed)?.len();
+    let file = fs::File::open(path).map_err(Error::disk_or_change(path))?;
+    let size = file.metadata().map_err(Error::disk_or_change(path))?.len();
     let mut bytes = Vec::with_capacity(usize::try_from(size.min(BLOB_SIZE_MAX_BYTES) + 1).unwrap_or_default());
     // Bounded by itself: the file may have grown since its size was asked for.
-    file.take(BLOB_SIZE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(BLOB_SIZE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(Error::disk_or_change(path))?;
     let read = bytes.len() as u64;
     Ok((bytes, if read > BLOB_SIZE_MAX_BYTES { size.max(read) } else { read }))
 }
@@ -128,10 +127,10 @@ struct DiskLevel {
 
 impl DiskLevel {
     fn new(dir: &Path, excluded: &[PathBuf]) -> Result<Self, Error> {
-        let nothing = |reason: String| Error::NotARepository { location: dir.display().to_string(), reason };
-        let root = dir.canonicalize().map_err(|error| nothing(error.to_string()))?;
+        let location = dir.display().to_string();
+        let root = dir.canonicalize().map_err(|error| Error::not_a_repository(&location, error))?;
         if !root.is_dir() {
-            return Err(nothing("it is not a folder".to_owned()));
+            return Err(Error::not_a_repository(&location, "it is not a folder"));
         }
         // An excluded folder that does not exist yet cannot be met.
         let excluded = excluded.iter().filter_map(|path| path.canonicalize().ok()).collect();
@@ -144,24 +143,24 @@ impl Level for DiskLevel {
     type Content = PathBuf;
 
     fn children(&self, folder: &PathBuf) -> Result<Children<Self>, Error> {
-        let failed = |source| Error::disk(folder, source);
         let mut children = Vec::new();
-        for entry in fs::read_dir(folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
+        for entry in fs::read_dir(folder).map_err(Error::disk_or_change(folder))? {
+            let entry = entry.map_err(Error::disk_or_change(folder))?;
             let path = entry.path();
             if self.excluded.contains(&path) {
                 continue;
             }
-            let kind = entry.file_type().map_err(|source| Error::disk(&path, source))?;
+            let kind = entry.file_type().map_err(Error::disk_or_change(&path))?;
             let kind = if kind.is_symlink() {
                 WalkedKind::Link(path)
             } else if kind.is_dir() && path.join(".git").exists() {
+                // As in a commit, which has only the link to another repository.
                 WalkedKind::Submodule
             } else if kind.is_dir() {
                 WalkedKind::Folder(path)
             } else if kind.is_file() {
-                let executable = is_executable(&entry.metadata().map_err(|source| Error::disk(&path, source))?);
-                WalkedKind::File { content: path, executable }
+                let metadata = entry.metadata().map_err(Error::disk_or_change(&path))?;
+                WalkedKind::File { content: path, executable: is_executable(&metadata) }
             } else {
                 WalkedKind::Special
             };
@@ -174,7 +173,7 @@ impl Level for DiskLevel {
     }
 
     fn leads_to_file(&self, _: &str, link: &PathBuf) -> Result<bool, Error> {
-        let target = fs::read_link(link).map_err(|source| Error::disk(link, source))?;
+        let target = fs::read_link(link).map_err(Error::disk_or_change(link))?;
         // As in a commit, which cannot say where an absolute target leads.
         Ok(target.is_relative() && link.is_file())
     }
@@ -255,16 +254,18 @@ impl FolderMirror {
         }
         let writing = Error::at(&location, "record the state of");
         let total = AtomicU64::new(0);
-        let write = |repo: &mut gix::Repository, path: &PathBuf| {
-            let (bytes, _) = read_file(path)?;
-            let size = bytes.len() as u64;
-            if total.fetch_add(size, Ordering::Relaxed) + size > READ_SIZE_MAX_BYTES {
-                return Err(Error::SourceTooLarge { location: location.clone() });
-            }
-            Ok(repo.write_blob(bytes).map_err(&writing)?.detach())
-        };
-        let blobs: Vec<gix::ObjectId> =
-            collect.paths.par_iter().map_init(|| self.reader.local(), write).collect::<Result<_, _>>()?;
+        let blobs = collect.paths.par_iter().map_init(
+            || self.reader.local(),
+            |repo, path| {
+                let (bytes, _) = read_file(path)?;
+                let size = bytes.len() as u64;
+                if total.fetch_add(size, Ordering::Relaxed) + size > READ_SIZE_MAX_BYTES {
+                    return Err(Error::SourceTooLarge { location: location.clone() });
+                }
+                Ok(repo.write_blob(bytes).map_err(&writing)?.detach())
+            },
+        );
+        let blobs: Vec<gix::ObjectId> = blobs.collect::<Result<_, _>>()?;
         let repo = self.reader.local();
         let tree = write_tree(&repo, nodes, &blobs, &writing)?;
         let (commit, is_new) = commit(&repo, tree, kind).map_err(&writing)?;
@@ -279,16 +280,15 @@ impl FolderMirror {
 /// Makes a new repository of a folder's states beside a damaged one and swaps the two, as `mirror` does for a remote.
 pub(super) fn rebuild_folder(folder: &mut FolderMirror) -> Result<Vec<String>, Error> {
     let dir = folder.kept.clone();
-    let disk = |source| Error::Disk { path: dir.clone(), source };
     let location = folder.reader.location().to_owned();
-    let fresh_dir = compact::room_beside(&dir).map_err(disk)?;
+    let fresh_dir = compact::room_beside(&dir).map_err(Error::disk(&dir))?;
     create_bare(&fresh_dir, &location)?;
     let fresh = Reader::open(&fresh_dir, open_options([]), &location, ".")?;
     let lost = compact::copy_what_is_whole(&folder.reader, &fresh)?;
     drop(fresh);
     let old = compact::swap(&dir)?;
     folder.reader = folder.reader.opened_again(&dir, open_options([]))?;
-    compact::put_away(&old, &dir, &lost).map_err(disk)?;
+    compact::put_away(&old, &dir, &lost).map_err(Error::disk(&dir))?;
     Ok(lost)
 }
 
@@ -406,7 +406,7 @@ fn write_tree(
             FolderNode::File { position, executable: true } => (EntryKind::BlobExecutable, blobs[position]),
             FolderNode::File { position, executable: false } => (EntryKind::Blob, blobs[position]),
             FolderNode::Link(path) => {
-                let target = fs::read_link(&path).map_err(|source| Error::disk(&path, source))?;
+                let target = fs::read_link(&path).map_err(Error::disk_or_change(&path))?;
                 let target = gix::path::os_string_into_bstring(target.into()).map_err(writing)?;
                 (EntryKind::Link, repo.write_blob(&*target).map_err(writing)?.detach())
             }

@@ -41,23 +41,21 @@ pub(super) fn open(
     location: &str,
     subtree: &str,
 ) -> Result<(Reader, Option<String>), Error> {
-    let failed = |source| Error::Disk { path: dir.to_owned(), source };
     create_bare(dir, location)?;
-    remove_leftovers(dir).map_err(failed)?;
-    let opened = || Reader::open(dir, options.clone(), location, subtree);
-    let reader = match opened() {
+    remove_leftovers(dir).map_err(Error::disk(dir))?;
+    let reader = match Reader::open(dir, options.clone(), location, subtree) {
         Ok(reader) => reader,
         // HEAD and config of a mirror say nothing of its content, so writing them again loses nothing.
         Err(error @ Error::Repository { .. }) => {
             tracing::warn!(mirror = %dir.display(), "HEAD or config of the mirror is damaged; gitfleet writes it again: {error}");
-            restore_frame(dir).map_err(failed)?;
-            match opened() {
+            restore_frame(dir).map_err(Error::disk(dir))?;
+            match Reader::open(dir, options.clone(), location, subtree) {
                 // It is not the frame: an empty repository takes its place, and the next poll fetches everything.
                 Err(Error::Repository { cause, .. }) => {
                     tracing::warn!(mirror = %dir.display(), %cause, "the mirror cannot be opened; it is set aside");
-                    set_aside(dir, dir).map_err(failed)?;
+                    set_aside(dir, dir).map_err(Error::disk(dir))?;
                     create_bare(dir, location)?;
-                    opened()?
+                    Reader::open(dir, options.clone(), location, subtree)?
                 }
                 other => other?,
             }
@@ -65,7 +63,7 @@ pub(super) fn open(
         Err(error) => return Err(error),
     };
     // Before damage is looked for: a ref that can be repaired here is no reason to clone again.
-    repair_refs(dir).map_err(failed)?;
+    repair_refs(dir).map_err(Error::disk(dir))?;
     let damage = damage(&reader);
     Ok((reader, damage))
 }
@@ -92,9 +90,11 @@ pub(super) fn damage(reader: &Reader) -> Option<String> {
         Ok(Some(damage))
     });
     match packs {
-        Ok(found) => found.or_else(|| missing_target(reader)),
-        Err(error) => Some(format!("objects/pack cannot be read: {error}")),
+        Ok(Some(damage)) => return Some(damage),
+        Ok(None) => {}
+        Err(error) => return Some(format!("objects/pack cannot be read: {error}")),
     }
+    missing_target(&reader.local()).unwrap_or_else(|error| Some(format!("its refs cannot be read: {error}")))
 }
 
 /// Removes the locks and half-written files of a process that died. Only for a repository that nobody else writes.
@@ -175,7 +175,8 @@ fn broken_pack(git_dir: &Path) -> io::Result<Option<(PathBuf, String)>> {
             // An earlier process found the pack broken and ended before the mirror was cloned again.
             Some(BROKEN) => Some("belongs to a pack that was broken"),
             Some("pack") => {
-                let (own, index) = (tail(&path, 1)?, tail(&path.with_extension("idx"), 2)?);
+                let own = tail(&path, 1)?;
+                let index = tail(&path.with_extension("idx"), 2)?;
                 let same = own.zip(index).is_some_and(|(own, index)| own[..] == index[..CHECKSUM_BYTES]);
                 (!same).then_some("is truncated or overwritten")
             }
@@ -202,27 +203,21 @@ fn tail(path: &Path, checksums: usize) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Returns a ref of gitfleet whose commit or root is missing.
-fn missing_target(reader: &Reader) -> Option<String> {
-    let repo = reader.local();
-    let unreadable = |error: gix::Error| format!("its refs cannot be read: {error}");
-    let targets = || -> gix::Result<Option<String>> {
-        for reference in repo.references()?.prefixed(REF_PREFIX)? {
-            let reference = reference?;
-            let Some(id) = reference.try_id() else { continue };
-            // The commit and its root, no deeper: reading every object takes minutes, and one that nobody reads
-            // harms nobody.
-            let complete = repo
-                .try_find_object(id.detach())?
-                .and_then(|object| object.try_into_commit().ok())
-                .and_then(|commit| commit.tree_id().ok())
-                .is_some_and(|tree| repo.has_object(tree.detach()));
-            if !complete {
-                return Ok(Some(format!("{} leads to {id}, which is missing", reference.name().as_bstr())));
-            }
+fn missing_target(repo: &gix::Repository) -> gix::Result<Option<String>> {
+    for reference in repo.references()?.prefixed(REF_PREFIX)? {
+        let reference = reference?;
+        let Some(id) = reference.try_id() else { continue };
+        // The commit and its root, no deeper: reading every object takes minutes, and one that is never read does no harm.
+        let complete = repo
+            .try_find_object(id.detach())?
+            .and_then(|object| object.try_into_commit().ok())
+            .and_then(|commit| commit.tree_id().ok())
+            .is_some_and(|tree| repo.has_object(tree.detach()));
+        if !complete {
+            return Ok(Some(format!("{} leads to {id}, which is missing", reference.name().as_bstr())));
         }
-        Ok(None)
-    };
-    targets().unwrap_or_else(|error| Some(unreadable(error)))
+    }
+    Ok(None)
 }
 
 fn locks(folder: &Path, depth: usize) -> io::Result<Vec<PathBuf>> {
@@ -238,6 +233,7 @@ fn files(folder: &Path, depth: usize) -> io::Result<Vec<PathBuf>> {
     while let Some((folder, depth)) = open.pop() {
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
+            // git makes its folders when it needs them.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };

@@ -41,8 +41,10 @@ impl HttpsAccess {
         let Some(mut options) = configured.and_then(|options| options.downcast::<http::Options>().ok()) else {
             return Ok(None);
         };
-        let configure = move |builder: ClientBuilder| Ok(with(builder, certificates.clone(), proxy.clone()));
-        let backend = http::reqwest::Options { configure_client: Some(Box::new(configure)), configure_request: None };
+        let backend = http::reqwest::Options {
+            configure_client: Some(Box::new(move |builder| Ok(with(builder, certificates.clone(), proxy.clone())))),
+            configure_request: None,
+        };
         options.backend = Some(Arc::new(Mutex::new(backend)));
         Ok(Some(options))
     }
@@ -58,15 +60,15 @@ impl HttpsAccess {
 
     fn read(&self, location: &str) -> Result<(Vec<Certificate>, Option<Proxy>), Error> {
         let certificates = match &self.ca_file {
-            Some(path) => read_authorities(path).map_err(|reason| {
-                let (location, path) = (location.to_owned(), path.clone());
-                Error::AccessFile { location, path, reason }
+            Some(path) => read_authorities(path).map_err(|reason| Error::AccessFile {
+                location: location.to_owned(),
+                path: path.clone(),
+                reason,
             })?,
             None => Vec::new(),
         };
         let proxy = self.proxy.as_deref().map(Proxy::all).transpose().map_err(|_| {
-            let reason = "the address of `source.proxy` is none: write http://HOST:PORT";
-            Error::UnsupportedLocation { location: location.to_owned(), reason }
+            Error::unsupported(location, "the address of `source.proxy` is none: write http://HOST:PORT")
         })?;
         Ok((certificates, proxy))
     }
@@ -80,6 +82,10 @@ fn with(builder: ClientBuilder, certificates: Vec<Certificate>, proxy: Option<Pr
     }
 }
 
+fn not_pem(error: &dyn std::fmt::Display) -> String {
+    format!("it is no file of certificates in PEM form: {error}")
+}
+
 /// Reads certificates of authorities.
 ///
 /// # Errors
@@ -90,13 +96,13 @@ fn read_authorities(path: &Path) -> Result<Vec<Certificate>, String> {
         return Err(format!("it has {size} bytes, and {CA_SIZE_MAX_BYTES} are the limit"));
     }
     let pem = std::fs::read(path).map_err(|error| error.to_string())?;
-    let (mut roots, mut certificates) = (RootCertStore::empty(), Vec::new());
+    let mut roots = RootCertStore::empty();
+    let mut certificates = Vec::new();
     for found in CertificateDer::pem_slice_iter(&pem) {
-        let bad = |error: &dyn std::fmt::Display| format!("it is no file of certificates in PEM form: {error}");
-        let found = found.map_err(|error| bad(&error))?;
+        let found = found.map_err(|error| not_pem(&error))?;
         // Each must be one that can be an authority: the client would say so later, and not of which file.
-        roots.add(found.clone()).map_err(|error| bad(&error))?;
-        certificates.push(Certificate::from_der(&found).map_err(|error| bad(&error))?);
+        roots.add(found.clone()).map_err(|error| not_pem(&error))?;
+        certificates.push(Certificate::from_der(&found).map_err(|error| not_pem(&error))?);
     }
     if certificates.is_empty() { Err("it holds no certificate in PEM form".to_owned()) } else { Ok(certificates) }
 }

@@ -34,12 +34,13 @@ impl JoinedRepository {
     /// `Disk`, `Repository`.
     pub fn open(state_dir: &Path) -> Result<Self, Error> {
         let dir = state_dir.join(JOINED_FOLDER);
-        let (location, options) = (dir.display().to_string(), open_options([]));
+        let location = dir.display().to_string();
+        let options = open_options([]);
         let (mut reader, damage) = heal::open(&dir, &options, &location, ".")?;
         if let Some(damage) = damage {
             tracing::warn!(repository = %location, damage, "the repository of joined sources is damaged; it is set aside, and its commits are made again");
             drop(reader);
-            heal::set_aside(&dir, &dir).map_err(|source| Error::Disk { path: dir.clone(), source })?;
+            heal::set_aside(&dir, &dir).map_err(Error::disk(&dir))?;
             reader = heal::open(&dir, &options, &location, ".")?.0;
         }
         Ok(Self { reader, dir })
@@ -67,12 +68,8 @@ impl JoinedRepository {
                 .expect("writing to a string cannot fail");
         }
         entries.sort();
-        let write = || -> gix::Result<CommitId> {
-            let tree = repo.write_object(gix::objs::Tree { entries })?.detach();
-            let none = std::iter::empty::<gix::ObjectId>();
-            Ok(CommitId::new(repo.new_commit_as(author(), author(), &subject, tree, none)?.id.to_string()))
-        };
-        write().map_err(Error::at(self.reader.location(), "write a commit to"))
+        let written = write_commit(&repo, gix::objs::Tree { entries }, &subject);
+        written.map_err(Error::at(self.reader.location(), "write a commit to"))
     }
 
     /// Copies what a source has of a commit, without its history: it is read from here while the source is away.
@@ -80,7 +77,8 @@ impl JoinedRepository {
     /// # Errors
     /// `ObjectMissing` where it is not whole; `Repository`, `Disk` where it cannot be read or written.
     pub fn copy(&self, from: &Reader, commit: &CommitId) -> Result<(), Error> {
-        let (there, here) = (from.local(), self.reader.local());
+        let there = from.local();
+        let here = self.reader.local();
         for id in from.held(&there, commit, &HashSet::new())? {
             if here.has_object(id) {
                 continue;
@@ -110,6 +108,13 @@ impl JoinedRepository {
     }
 }
 
+/// Writes a commit without history.
+fn write_commit(repo: &gix::Repository, root: gix::objs::Tree, message: &str) -> gix::Result<CommitId> {
+    let tree = repo.write_object(root)?.detach();
+    let none = std::iter::empty::<gix::ObjectId>();
+    Ok(CommitId::new(repo.new_commit_as(author(), author(), message, tree, none)?.id.to_string()))
+}
+
 /// Returns the sources that a commit joins, by name; `None` where the commit is not there.
 ///
 /// # Errors
@@ -124,11 +129,9 @@ pub fn joined_sources(reader: &Reader, commit: &CommitId) -> Result<Option<Vec<J
     let tree = reader.find(&repo, root)?.try_into_tree().map_err(&reading)?;
     let tree = tree.decode().map_err(&reading)?;
     let linked = tree.entries.iter().filter(|entry| entry.mode.kind() == EntryKind::Commit);
-    let source = |entry: &gix::objs::tree::EntryRef<'_>| JoinedSource {
-        name: entry.filename.to_string(),
-        commit: CommitId::new(entry.oid.to_string()),
-    };
-    Ok(Some(linked.map(source).collect()))
+    let sources = linked
+        .map(|entry| JoinedSource { name: entry.filename.to_string(), commit: CommitId::new(entry.oid.to_string()) });
+    Ok(Some(sources.collect()))
 }
 
 #[cfg(test)]

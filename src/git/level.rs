@@ -22,7 +22,8 @@ impl Level for CommitLevel<'_> {
     type Content = gix::ObjectId;
 
     fn children(&self, folder: &gix::ObjectId) -> Result<Children<Self>, Error> {
-        let child = |entry: &TreeEntry| {
+        let entries = self.reader.tree(self.repo, *folder)?;
+        let children = entries.iter().map(|entry| {
             let content = entry.id;
             let kind = match entry.kind {
                 EntryKind::Tree => WalkedKind::Folder(content),
@@ -32,8 +33,8 @@ impl Level for CommitLevel<'_> {
                 EntryKind::Commit => WalkedKind::Submodule,
             };
             Child { name: entry.name.to_vec(), kind }
-        };
-        Ok(self.reader.tree(self.repo, *folder)?.iter().map(child).collect())
+        });
+        Ok(children.collect())
     }
 
     fn leads_to_file(&self, path: &str, link: &gix::ObjectId) -> Result<bool, Error> {
@@ -90,12 +91,12 @@ impl Reader {
         let reading = Error::at(self.location(), "read a folder of");
         let tree = self.find(repo, id)?.try_into_tree().map_err(&reading)?;
         let tree = tree.decode().map_err(&reading)?;
-        let entry = |entry: &gix::objs::tree::EntryRef<'_>| TreeEntry {
+        let entries = tree.entries.iter().map(|entry| TreeEntry {
             name: entry.filename.to_vec().into(),
             kind: entry.mode.kind(),
             id: entry.oid.to_owned(),
-        };
-        let entries: TreeEntries = tree.entries.iter().map(entry).collect();
+        });
+        let entries: TreeEntries = entries.collect();
         self.trees.insert(id, &entries);
         Ok(entries)
     }
@@ -121,7 +122,10 @@ impl Reader {
 }
 
 pub(super) fn listing(found: walk::Found<gix::ObjectId>) -> Listing {
-    let file =
-        |(path, id, executable): (_, gix::ObjectId, _)| File { path, blob: BlobId::new(id.to_string()), executable };
-    Listing { files: found.files.into_iter().map(file).collect(), errors: found.errors }
+    let files = found.files.into_iter().map(|(path, id, executable)| File {
+        path,
+        blob: BlobId::new(id.to_string()),
+        executable,
+    });
+    Listing { files: files.collect(), errors: found.errors }
 }

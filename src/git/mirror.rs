@@ -72,7 +72,8 @@ impl Mirror {
         let options = open_options(overrides);
         let location: Arc<str> = spec.location.as_str().into();
         let (reader, damage) = heal::open(&dir, &options, &location, &spec.path)?;
-        let (spec, secrets) = (spec.clone(), Secrets::new(secrets));
+        let spec = spec.clone();
+        let secrets = Secrets::new(secrets);
         Ok(Self { url, location, dir, options, spec, ssh, secrets, reader, damage, too_large: None })
     }
 
@@ -84,7 +85,8 @@ impl Mirror {
         // It is part of the options that the repository is opened with.
         let spec = SourceSpec { token: Some(token), ..self.spec.clone() };
         let opened = Self::open(&spec, self.dir.clone())?;
-        let (damage, too_large) = (self.damage.take(), self.too_large.take());
+        let damage = self.damage.take();
+        let too_large = self.too_large.take();
         *self = Self { damage: damage.or(opened.damage), too_large, ..opened };
         Ok(true)
     }
@@ -208,14 +210,17 @@ impl Mirror {
             return Err(self.refused(name, excess));
         }
         let bounds = Bounds::new();
-        let look = || {
-            bounds.look();
-            None
-        };
-        // A read that blocks in the kernel sees no flag: over http it ends by the client's own limit of 30 s without a byte.
-        let stop = || bounds.stop().store(true, Ordering::Relaxed);
-        let work = || prepared.receive(bounds.progress(), bounds.stop());
-        let (outcome, stopped) = watched(interrupt, limit, look, stop, work);
+        let (outcome, stopped) = watched(
+            interrupt,
+            limit,
+            || {
+                bounds.look();
+                None
+            },
+            // A read that blocks in the kernel sees no flag: over http it ends by the client's own limit of 30 s without a byte.
+            || bounds.stop().store(true, Ordering::Relaxed),
+            || prepared.receive(bounds.progress(), bounds.stop()),
+        );
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -243,8 +248,7 @@ impl Mirror {
             }
         };
         // gix reports a ref that it did not write as an outcome, not as an error.
-        let taken = |mode: &Mode| matches!(mode, Mode::NoChangeNeeded | Mode::FastForward | Mode::Forced | Mode::New);
-        if let Some(update) = update_refs.updates.iter().find(|update| !taken(&update.mode)) {
+        if let Some(update) = update_refs.updates.iter().find(|update| !is_written(&update.mode)) {
             let refused = gix::error::Message::new(format!("updating {tracking} was refused: {:?}", update.mode));
             return Err(self.failed(&gix::Error::from_error(refused), false));
         }
@@ -255,7 +259,9 @@ impl Mirror {
     /// Fetches the head of a pull request and returns it; `None` where the remote has no such pull request.
     pub(crate) fn fetch_pull(&mut self, number: u64, interrupt: &AtomicBool) -> Result<Option<CommitId>, Error> {
         let repo = self.reader.local();
-        let (head, tracking, limit) = (pull_head(number), pull_ref(number), PULL_FETCH_TIME_MAX);
+        let head = pull_head(number);
+        let tracking = pull_ref(number);
+        let limit = PULL_FETCH_TIME_MAX;
         let found =
             self.guarded(limit, interrupt, |mirror| mirror.fetch_to(&repo, &head, &tracking, limit, interrupt))?;
         let Some((seen, fetched)) = found else { return Ok(None) };
@@ -331,7 +337,7 @@ impl Mirror {
             _ => self.failed(&error, true),
         })?;
         // Over plain http gix would refuse it; there the configured header speaks, or nothing does.
-        let token = self.spec.token.clone().filter(|_| self.url.scheme == Scheme::Https);
+        let token = if self.url.scheme == Scheme::Https { self.spec.token.clone() } else { None };
         let place = place(&self.url);
         let connection = match options {
             Some(options) => connection.with_transport_options(options),
@@ -377,28 +383,31 @@ fn answer(
 }
 
 fn parse_url(spec: &SourceSpec) -> Result<gix::Url, Error> {
-    let unsupported = |location: &str, reason| Error::UnsupportedLocation { location: location.to_owned(), reason };
     let Ok(url) = gix::url::parse(spec.location.as_bytes().as_bstr()) else {
         // What cannot be parsed may still hold a password.
         let scheme = spec.location.split("://").next().unwrap_or_default();
-        return Err(unsupported(&format!("{scheme}://..."), "it is not a URL"));
+        return Err(Error::unsupported(&format!("{scheme}://..."), "it is not a URL"));
     };
-    let bare = || format!("{}://{}{}", url.scheme.as_str(), url.host().unwrap_or_default(), url.path);
     if url.password().is_some() {
         let reason = "it stands in the URL, which ends in logs: set `tokenFile` instead";
-        return Err(Error::InsecureToken { location: bare(), reason });
+        return Err(Error::InsecureToken { location: without_login(&url), reason });
     }
     match url.scheme {
         Scheme::Http if spec.token.is_some() && !spec.allow_insecure_http => {
             let reason = "http sends it in clear text: use https, or set `allowInsecureHttp: true`";
-            Err(Error::InsecureToken { location: bare(), reason })
+            Err(Error::InsecureToken { location: without_login(&url), reason })
         }
         Scheme::Ssh if spec.token.is_some() => {
-            Err(unsupported(&spec.location, "a token is for https: ssh uses the key of `source.ssh`"))
+            Err(Error::unsupported(&spec.location, "a token is for https: ssh uses the key of `source.ssh`"))
         }
         Scheme::Https | Scheme::File | Scheme::Http | Scheme::Ssh => Ok(url),
-        _ => Err(unsupported(&spec.location, "only https, http, ssh and file URLs are fetched")),
+        _ => Err(Error::unsupported(&spec.location, "only https, http, ssh and file URLs are fetched")),
     }
+}
+
+/// Returns a URL without user and password, which must not end in a message.
+fn without_login(url: &gix::Url) -> String {
+    format!("{}://{}{}", url.scheme.as_str(), url.host().unwrap_or_default(), url.path)
 }
 
 /// Returns a branch's ref; a text that is a full ref already stays.
@@ -420,10 +429,18 @@ fn ref_tip(repo: &gix::Repository, name: &str) -> Option<gix::ObjectId> {
     reference.try_id().map(gix::Id::detach)
 }
 
+/// Tells whether a ref is as the remote has it after an update.
+fn is_written(mode: &Mode) -> bool {
+    matches!(mode, Mode::NoChangeNeeded | Mode::FastForward | Mode::Forced | Mode::New)
+}
+
 fn find(refs: &[Ref], name: &str) -> Option<SeenBranch> {
     refs.iter().find_map(|r| {
         let (full, target, peeled) = r.unpack();
-        let id = peeled.or(target).filter(|_| full == name)?;
+        if full != name {
+            return None;
+        }
+        let id = peeled.or(target)?;
         Some(SeenBranch { name: name.to_owned(), id: id.to_owned() })
     })
 }
@@ -431,18 +448,17 @@ fn find(refs: &[Ref], name: &str) -> Option<SeenBranch> {
 /// Replaces a mirror that has more than `packs_max` packs; tells whether it did.
 pub(super) fn compact(mirror: &mut Mirror, packs_max: usize, interrupt: &AtomicBool) -> Result<bool, Error> {
     let dir = mirror.dir.clone();
-    let disk = |source| Error::Disk { path: dir.clone(), source };
-    if compact::count_packs(&dir).map_err(disk)? <= packs_max {
+    if compact::count_packs(&dir).map_err(Error::disk(&dir))? <= packs_max {
         return Ok(false);
     }
-    let mut fresh = mirror.beside(compact::room_beside(&dir).map_err(disk)?)?;
+    let mut fresh = mirror.beside(compact::room_beside(&dir).map_err(Error::disk(&dir))?)?;
     fresh.poll(interrupt)?;
     // Any pin that cannot be copied ends it: too many packs are no reason to lose a commit.
     compact::copy(&mirror.reader, &fresh.reader, |_, error| Err(error))?;
     drop(fresh);
     let old = compact::swap(&dir)?;
     mirror.reopen()?;
-    std::fs::remove_dir_all(&old).map_err(disk)?;
+    std::fs::remove_dir_all(&old).map_err(Error::disk(&dir))?;
     Ok(true)
 }
 
@@ -450,8 +466,7 @@ pub(super) fn compact(mirror: &mut Mirror, packs_max: usize, interrupt: &AtomicB
 /// damaged one is then kept aside.
 fn rebuild(mirror: &mut Mirror, interrupt: &AtomicBool) -> Result<Vec<String>, Error> {
     let dir = mirror.dir.clone();
-    let disk = |source| Error::Disk { path: dir.clone(), source };
-    let mut fresh = mirror.beside(compact::room_beside(&dir).map_err(disk)?)?;
+    let mut fresh = mirror.beside(compact::room_beside(&dir).map_err(Error::disk(&dir))?)?;
     // The remote comes first: most objects come with its pack, and only what it forgot is copied one by one.
     fresh.poll(interrupt)?;
     // What was open still shows packs that are broken.
@@ -460,7 +475,7 @@ fn rebuild(mirror: &mut Mirror, interrupt: &AtomicBool) -> Result<Vec<String>, E
     drop(fresh);
     let old = compact::swap(&dir)?;
     mirror.reopen()?;
-    compact::put_away(&old, &dir, &lost).map_err(disk)?;
+    compact::put_away(&old, &dir, &lost).map_err(Error::disk(&dir))?;
     Ok(lost)
 }
 

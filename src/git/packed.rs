@@ -45,7 +45,8 @@ impl Reader {
     /// # Errors
     /// `ObjectMissing` where the tip is not there; `Repository` where its history cannot be read.
     pub fn unreached(&self, commits: &BTreeSet<CommitId>, tip: &CommitId) -> Result<BTreeSet<CommitId>, Error> {
-        let (repo, mut left) = (self.ancestry(), commits.clone());
+        let repo = self.ancestry();
+        let mut left = commits.clone();
         let reading = Error::at(self.location(), "read the history of");
         let walk = repo.rev_walk([self.commit_id(&repo, tip)?]).all().map_err(&reading)?;
         for found in walk {
@@ -73,7 +74,8 @@ impl Reader {
         bytes_max: u64,
     ) -> Result<PackedCommits, Error> {
         let repo = self.local();
-        let (mut packed, mut room) = (PackedCommits::default(), bytes_max);
+        let mut packed = PackedCommits::default();
+        let mut room = bytes_max;
         // Whoever writes them has the branch, and so all that its tip holds.
         let mut known = HashSet::new();
         known.extend(self.held(&repo, tip, &known)?);
@@ -107,9 +109,13 @@ impl Reader {
         commit: &CommitId,
         known: &HashSet<ObjectId>,
     ) -> Result<Vec<ObjectId>, Error> {
-        let (commit, root) = (self.commit_id(repo, commit)?, self.tree_of(repo, commit)?);
-        let (mut files, mut folders, mut open) = (Vec::new(), Vec::new(), vec![root]);
-        let (mut seen, reading) = (HashSet::new(), Error::at(self.location(), "read a folder of"));
+        let root = self.tree_of(repo, commit)?;
+        let commit = self.commit_id(repo, commit)?;
+        let mut files = Vec::new();
+        let mut folders = Vec::new();
+        let mut open = vec![root];
+        let mut seen = HashSet::new();
+        let reading = Error::at(self.location(), "read a folder of");
         while let Some(id) = open.pop() {
             if known.contains(&id) || !seen.insert(id) {
                 continue;
@@ -161,13 +167,16 @@ fn write(stream: &mut impl io::Write, kind: Kind, content: &[u8]) -> io::Result<
     stream.write_all(content)
 }
 
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the packed commits are damaged")
+}
+
 /// Reads the next object; `None` at the end.
 fn read(stream: &mut impl io::Read) -> io::Result<Option<(Kind, Vec<u8>)>> {
     let mut letter = [0];
     if stream.read(&mut letter)? == 0 {
         return Ok(None);
     }
-    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the packed commits are damaged");
     let kind = LETTERS.iter().find(|(of, _)| *of == letter[0]).map(|(_, kind)| *kind).ok_or_else(damaged)?;
     let mut size = [0; size_of::<u64>()];
     stream.read_exact(&mut size)?;

@@ -135,11 +135,15 @@ type Entry = Result<File, InputError>;
 /// Merges three listings by path and content: what `theirs` changed since `base`, on top of `ours`. Lines are not merged: a
 /// file that both changed is a conflict, whatever a host makes of it.
 pub fn merged(base: Listing, ours: Listing, theirs: Listing) -> Merged {
-    let (base, mut ours, theirs) = (entries(base), entries(ours), entries(theirs));
+    let base = entries(base);
+    let mut ours = entries(ours);
+    let theirs = entries(theirs);
     let mut conflicts = Vec::new();
     let paths: BTreeSet<&Arc<str>> = base.keys().chain(theirs.keys()).collect();
     for path in paths {
-        let (before, wanted) = (base.get(path), theirs.get(path));
+        let before = base.get(path);
+        let wanted = theirs.get(path);
+        // What `theirs` did not change stays as `ours` has it.
         if same(before, wanted) {
             continue;
         }
@@ -147,6 +151,7 @@ pub fn merged(base: Listing, ours: Listing, theirs: Listing) -> Merged {
         if !same(there, before) && !same(there, wanted) {
             conflicts.push(path.to_string());
         }
+        // Of a conflict, too, the content of `theirs` is taken: it is what the pull request asks for.
         match wanted {
             Some(entry) => drop(ours.insert(Arc::clone(path), entry.clone())),
             None => drop(ours.remove(path)),

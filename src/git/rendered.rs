@@ -58,7 +58,7 @@ impl RenderedStore {
         let Some(damage) = damage else { return Ok(Self::new(reader, dir)) };
         tracing::warn!(repository = %location, damage, "the repository of rendered folders is damaged; it is set aside, and folders are rendered again");
         drop(reader);
-        heal::set_aside(dir, dir).map_err(|source| Error::Disk { path: dir.to_owned(), source })?;
+        heal::set_aside(dir, dir).map_err(Error::disk(dir))?;
         let (reader, _) = heal::open(dir, &open_options([]), &location, ".")?;
         Ok(Self::new(reader, dir))
     }
@@ -78,16 +78,19 @@ impl RenderedStore {
     /// # Errors
     /// `Repository`.
     pub fn get<'k>(&self, keys: impl IntoIterator<Item = &'k str>) -> Result<Vec<Option<Vec<BlobId>>>, Error> {
-        let (mut known, mut repo) = (self.known(), None);
-        let mut get = |key: &str| {
+        let reading = Error::at(self.reader.location(), "read a result of");
+        let mut known = self.known();
+        let mut repo = None;
+        let mut results = Vec::new();
+        for key in keys {
             if let Some(result) = known.get(key) {
-                return Ok(Some(result.parts.clone()));
+                results.push(Some(result.parts.clone()));
+                continue;
             }
-            let found = read(repo.get_or_insert_with(|| self.reader.local()), key)?;
-            Ok(found.map(|result| note(&mut known, key, result).parts.clone()))
-        };
-        let parts: gix::Result<Vec<_>> = keys.into_iter().map(&mut get).collect();
-        parts.map_err(Error::at(self.reader.location(), "read a result of"))
+            let found = read(repo.get_or_insert_with(|| self.reader.local()), key).map_err(&reading)?;
+            results.push(found.map(|result| note(&mut known, key, result).parts.clone()));
+        }
+        Ok(results)
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, KnownResult>> {
@@ -107,18 +110,8 @@ impl RenderedStore {
     /// # Errors
     /// `Repository`: it cannot be written.
     pub fn put(&self, key: &str, parts: &[Vec<u8>]) -> Result<Vec<BlobId>, Error> {
-        let repo = self.reader.local();
-        let write = || -> gix::Result<KnownResult> {
-            let mut entries = Vec::with_capacity(parts.len());
-            for (position, part) in parts.iter().enumerate() {
-                let filename = format!("{position:06}.yaml").into();
-                entries.push(Entry { mode: EntryKind::Blob.into(), filename, oid: repo.write_blob(part)?.detach() });
-            }
-            let parts = entries.iter().map(|entry| BlobId::new(entry.oid.to_string())).collect();
-            let tree = save(&repo, &ref_name(RESULT, key), entries, "result of a rendered folder")?;
-            Ok(KnownResult { tree, parts })
-        };
-        let result = write().map_err(Error::at(self.reader.location(), "keep a result in"))?;
+        let written = write(&self.reader.local(), key, parts);
+        let result = written.map_err(Error::at(self.reader.location(), "keep a result in"))?;
         *self.is_unsynced() = true;
         Ok(note(&mut self.known(), key, result).parts.clone())
     }
@@ -146,31 +139,34 @@ impl RenderedStore {
     /// # Errors
     /// `Repository`, `Disk`.
     pub fn pin(&self, commit: &CommitId, keys: &BTreeSet<String>) -> Result<(), Error> {
+        self.write_pin(commit, keys).map_err(Error::at(self.reader.location(), "write a pin to"))?;
+        self.sync()
+    }
+
+    fn write_pin(&self, commit: &CommitId, keys: &BTreeSet<String>) -> gix::Result<()> {
         let repo = self.reader.local();
         let name = ref_name(PIN, commit.as_str());
-        let write = || -> gix::Result<()> {
-            let before = match repo.try_find_reference(&name)?.and_then(|found| found.try_id().map(gix::Id::detach)) {
-                Some(pin) => entries(&repo, pin)?.into_iter().collect(),
-                None => BTreeMap::new(),
-            };
-            let (mut needed, known) = (before.clone(), self.known());
-            for key in keys {
-                let tree = match known.get(key) {
-                    Some(result) => Some(result.tree),
-                    None => result_tree(&repo, key)?,
-                };
-                needed.extend(tree.map(|tree| (key.clone(), tree)));
-            }
-            if needed == before {
-                return Ok(());
-            }
-            let entry = |(key, oid): (String, _)| Entry { mode: EntryKind::Tree.into(), filename: key.into(), oid };
-            save(&repo, &name, needed.into_iter().map(entry).collect(), "results that a commit needs")?;
-            *self.is_unsynced() = true;
-            Ok(())
+        let before = match repo.try_find_reference(&name)?.and_then(|found| found.try_id().map(gix::Id::detach)) {
+            Some(pin) => entries(&repo, pin)?.into_iter().collect(),
+            None => BTreeMap::new(),
         };
-        write().map_err(Error::at(self.reader.location(), "write a pin to"))?;
-        self.sync()
+        let mut needed = before.clone();
+        let known = self.known();
+        for key in keys {
+            let tree = match known.get(key) {
+                Some(result) => Some(result.tree),
+                None => result_tree(&repo, key)?,
+            };
+            needed.extend(tree.map(|tree| (key.clone(), tree)));
+        }
+        if needed == before {
+            return Ok(());
+        }
+        let entries =
+            needed.into_iter().map(|(key, oid)| Entry { mode: EntryKind::Tree.into(), filename: key.into(), oid });
+        save(&repo, &name, entries.collect(), "results that a commit needs")?;
+        *self.is_unsynced() = true;
+        Ok(())
     }
 
     /// Drops the pins of commits that are not kept, and more than [`UNPINNED_MAX`] results that no pin needs, with their objects.
@@ -228,18 +224,17 @@ pub(super) fn sweep(reader: &Reader, dir: &Path) -> Result<(), Error> {
         reach(&repo, commit, &mut reached).map_err(&reading)?;
     }
     let objects = dir.join("objects");
-    let failed = |source| Error::Disk { path: objects.clone(), source };
-    for folder in fs::read_dir(&objects).map_err(failed)? {
-        let folder = folder.map_err(failed)?;
+    for folder in fs::read_dir(&objects).map_err(Error::disk(&objects))? {
+        let folder = folder.map_err(Error::disk(&objects))?;
         let first = folder.file_name().to_string_lossy().into_owned();
         if first.len() != 2 {
             continue;
         }
-        for file in fs::read_dir(folder.path()).map_err(failed)? {
-            let file = file.map_err(failed)?;
+        for file in fs::read_dir(folder.path()).map_err(Error::disk(&objects))? {
+            let file = file.map_err(Error::disk(&objects))?;
             let id = format!("{first}{}", file.file_name().to_string_lossy());
             if gix::ObjectId::from_hex(id.as_bytes()).is_ok_and(|id| !reached.contains(&id)) {
-                fs::remove_file(file.path()).map_err(failed)?;
+                fs::remove_file(file.path()).map_err(Error::disk(&objects))?;
             }
         }
     }
@@ -272,9 +267,23 @@ fn result_tree(repo: &gix::Repository, key: &str) -> gix::Result<Option<gix::Obj
 fn read(repo: &gix::Repository, key: &str) -> gix::Result<Option<KnownResult>> {
     let Some(tree) = result_tree(repo, key)? else { return Ok(None) };
     let parts: Vec<gix::ObjectId> = tree_entries(repo, tree)?.into_iter().map(|(_, id)| id).collect();
-    let is_whole = parts.iter().all(|part| repo.has_object(*part));
-    let parts = || parts.iter().map(|part| BlobId::new(part.to_string())).collect();
-    Ok(is_whole.then(|| KnownResult { tree, parts: parts() }))
+    if !parts.iter().all(|part| repo.has_object(*part)) {
+        return Ok(None);
+    }
+    let parts = parts.iter().map(|part| BlobId::new(part.to_string())).collect();
+    Ok(Some(KnownResult { tree, parts }))
+}
+
+/// Writes a result, a file for each part.
+fn write(repo: &gix::Repository, key: &str, parts: &[Vec<u8>]) -> gix::Result<KnownResult> {
+    let mut entries = Vec::with_capacity(parts.len());
+    for (position, part) in parts.iter().enumerate() {
+        let filename = format!("{position:06}.yaml").into();
+        entries.push(Entry { mode: EntryKind::Blob.into(), filename, oid: repo.write_blob(part)?.detach() });
+    }
+    let parts = entries.iter().map(|entry| BlobId::new(entry.oid.to_string())).collect();
+    let tree = save(repo, &ref_name(RESULT, key), entries, "result of a rendered folder")?;
+    Ok(KnownResult { tree, parts })
 }
 
 /// Writes a commit without history, and the ref to it. Returns the commit's tree.

@@ -118,12 +118,11 @@ pub(super) fn open_options(overrides: impl IntoIterator<Item = String>) -> gix::
 
 /// Returns a subtree's path without `.` and doubled slashes; empty for the root.
 pub(super) fn normal_subtree(path: &str) -> Result<String, Error> {
-    let invalid = || Error::PathInvalid { path: path.to_owned() };
-    if path.starts_with('/') || path.contains(['\\', '\0']) {
-        return Err(invalid());
-    }
     let names: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
-    if names.contains(&"..") { Err(invalid()) } else { Ok(names.join("/")) }
+    if path.starts_with('/') || path.contains(['\\', '\0']) || names.contains(&"..") {
+        return Err(Error::PathInvalid { path: path.to_owned() });
+    }
+    Ok(names.join("/"))
 }
 
 /// Finds the repository that a folder is in, upwards, and the folder's path in it (empty at its root).
@@ -134,9 +133,8 @@ pub(super) fn normal_subtree(path: &str) -> Result<String, Error> {
 /// `NotARepository` where no parent is a repository; `Disk` where the folder cannot be read.
 pub fn discover(dir: &Path) -> Result<(Reader, String), Error> {
     let location = dir.display().to_string();
-    let dir = dir.canonicalize().map_err(|source| Error::Disk { path: dir.to_owned(), source })?;
-    let nothing = |e: gix::Error| Error::NotARepository { location: location.clone(), reason: e.to_string() };
-    let (found, _) = gix::discover::upwards(&dir).map_err(nothing)?;
+    let dir = dir.canonicalize().map_err(Error::disk(dir))?;
+    let (found, _) = gix::discover::upwards(&dir).map_err(|error| Error::not_a_repository(&location, error))?;
     let (git_dir, work_dir) = found.into_repository_and_work_tree_directories();
     let subtree = match work_dir.as_ref().and_then(|work| dir.strip_prefix(work.canonicalize().ok()?).ok()) {
         Some(path) => path.to_str().ok_or_else(|| Error::PathInvalid { path: path.display().to_string() })?.to_owned(),
@@ -187,7 +185,7 @@ impl Reader {
         self.local().common_dir().to_owned()
     }
 
-    fn missing(&self, id: &impl ToString) -> Error {
+    pub(super) fn missing(&self, id: &impl ToString) -> Error {
         Error::ObjectMissing { location: self.location.to_string(), id: id.to_string() }
     }
 
@@ -241,7 +239,8 @@ impl Reader {
     /// `ObjectMissing` where `new` is not there.
     pub fn descends(&self, old: &CommitId, new: &CommitId) -> Result<bool, Error> {
         let repo = self.ancestry();
-        let (old, new) = (self.object_id(old.as_str())?, self.object_id(new.as_str())?);
+        let old = self.object_id(old.as_str())?;
+        let new = self.object_id(new.as_str())?;
         self.find(&repo, new)?;
         if old == new {
             return Ok(true);
@@ -259,14 +258,12 @@ impl Reader {
     /// `RevisionUnknown` where it names none, more than one, or no commit.
     pub fn resolve(&self, revision: &str) -> Result<CommitId, Error> {
         let repo = self.local();
-        let unknown = |error: gix::Error| Error::RevisionUnknown {
+        let object = repo.rev_parse_single(revision.as_bytes().as_bstr()).and_then(|id| id.object());
+        let commit = object.and_then(gix::Object::peel_to_commit).map_err(|error| Error::RevisionUnknown {
             location: self.location.to_string(),
             revision: revision.to_owned(),
             cause: super::Cause::last(&error),
-        };
-        let object =
-            repo.rev_parse_single(revision.as_bytes().as_bstr()).and_then(|id| id.object()).map_err(unknown)?;
-        let commit = object.peel_to_commit().map_err(unknown)?;
+        })?;
         Ok(CommitId::new(commit.id.to_string()))
     }
 
@@ -372,19 +369,23 @@ impl Reader {
         take: impl Fn(usize, Blob) -> T + Sync,
     ) -> Result<Vec<T>, Error> {
         let total = AtomicU64::new(0);
-        let read = |repo: &mut gix::Repository, (position, blob): (usize, &BlobId)| {
-            // The header says the size, so nothing that is too large is inflated.
-            let size = self.size_in(repo, blob)?;
-            if size > BLOB_SIZE_MAX_BYTES {
-                return Ok(take(position, Blob::TooLarge(size)));
-            }
-            // Added before it is read: threads that read at the same time must not go over the limit together.
-            if total.fetch_add(size, Ordering::Relaxed) + size > READ_SIZE_MAX_BYTES {
-                return Err(Error::SourceTooLarge { location: self.location.to_string() });
-            }
-            Ok(take(position, Blob::of(self.data(repo, blob)?)))
-        };
-        blobs.par_iter().enumerate().with_min_len(BLOBS_PER_TASK_MIN).map_init(|| self.local(), read).collect()
+        let blobs = blobs.par_iter().enumerate().with_min_len(BLOBS_PER_TASK_MIN);
+        let taken = blobs.map_init(
+            || self.local(),
+            |repo, (position, blob)| {
+                // The header says the size, so nothing that is too large is inflated.
+                let size = self.size_in(repo, blob)?;
+                if size > BLOB_SIZE_MAX_BYTES {
+                    return Ok(take(position, Blob::TooLarge(size)));
+                }
+                // Added before it is read: threads that read at the same time must not go over the limit together.
+                if total.fetch_add(size, Ordering::Relaxed) + size > READ_SIZE_MAX_BYTES {
+                    return Err(Error::SourceTooLarge { location: self.location.to_string() });
+                }
+                Ok(take(position, Blob::of(self.data(repo, blob)?)))
+            },
+        );
+        taken.collect()
     }
 
     /// Keeps a commit, and everything it holds, under a name of the caller's; an existing pin moves.

@@ -118,7 +118,8 @@ impl Source {
             SourceKind::Artifact(artifact) => Tip { commit: artifact.poll(interrupt)?, branch: None },
             SourceKind::Local(local) => match (local.poll(), &self.copies) {
                 (Err(error @ Error::NotARepository { .. }), Some(copies)) => {
-                    let (spec, state_dir) = (local.spec.clone(), local.state_dir.clone());
+                    let spec = local.spec.clone();
+                    let state_dir = local.state_dir.clone();
                     self.kind = away(spec, &state_dir, copies)?;
                     self.last = None;
                     return Err(error);
@@ -303,21 +304,20 @@ pub fn read_kept_sources<'a>(
 }
 
 fn away(spec: SourceSpec, state_dir: &Path, copies: &JoinedRepository) -> Result<SourceKind, Error> {
-    let (reader, state_dir) = (copies.copies_of(&spec)?, state_dir.to_owned());
-    Ok(SourceKind::Away(Away { spec, state_dir, reader }))
+    let reader = copies.copies_of(&spec)?;
+    Ok(SourceKind::Away(Away { spec, state_dir: state_dir.to_owned(), reader }))
 }
 
 fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
     let path = PathBuf::from(&spec.location);
-    let nothing = |reason: String| Error::NotARepository { location: spec.location.clone(), reason };
-    let metadata = std::fs::metadata(&path).map_err(|error| nothing(error.to_string()))?;
+    let metadata = std::fs::metadata(&path).map_err(|error| Error::not_a_repository(&spec.location, error))?;
     if !metadata.is_dir() {
-        return Err(nothing("it is not a folder".to_owned()));
+        return Err(Error::not_a_repository(&spec.location, "it is not a folder"));
     }
     let bare = path.join("HEAD").is_file() && path.join("objects").is_dir() && path.join("refs").is_dir();
     if bare || path.join(".git").exists() {
         let reader = match Reader::open(&path, open_options([]), &spec.location, &spec.path) {
-            Err(Error::Repository { cause, .. }) => return Err(nothing(cause.to_string())),
+            Err(Error::Repository { cause, .. }) => return Err(Error::not_a_repository(&spec.location, cause)),
             other => other?,
         };
         let local = Local { path, spec, state_dir: state_dir.to_owned(), reader };
@@ -329,8 +329,8 @@ fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
 
 /// Opens or creates the repository for the states of a folder.
 fn open_folder(spec: SourceSpec, state_dir: &Path) -> Result<FolderMirror, Error> {
-    let nothing = |reason: String| Error::NotARepository { location: spec.location.clone(), reason };
-    let dir = Path::new(&spec.location).canonicalize().map_err(|error| nothing(error.to_string()))?;
+    let dir = Path::new(&spec.location).canonicalize();
+    let dir = dir.map_err(|error| Error::not_a_repository(&spec.location, error))?;
     let kept = kept_dir(state_dir, "folders", &dir.to_string_lossy());
     let (reader, damage) = heal::open(&kept, &open_options([]), &spec.location, &spec.path)?;
     let mut excluded = spec.excluded;
@@ -382,8 +382,7 @@ impl Local {
     fn reopen(&mut self) -> Result<(), Error> {
         self.reader = match Reader::open(&self.path, open_options([]), &self.spec.location, &self.spec.path) {
             Err(Error::Repository { cause, .. }) => {
-                let location = self.spec.location.clone();
-                return Err(Error::NotARepository { location, reason: cause.to_string() });
+                return Err(Error::not_a_repository(&self.spec.location, cause));
             }
             other => other?,
         };
@@ -404,14 +403,13 @@ impl Local {
             return Ok(Tip { commit: CommitId::new(commit.id.to_string()), branch: None });
         };
         let branch = name.strip_prefix("refs/heads/").unwrap_or(&name).to_owned();
-        let absent = |location: String| Error::BranchMissing { location, branch: branch.clone() };
+        let location = self.spec.location.clone();
         let Ok(full) = gix::refs::FullName::try_from(name.as_str()) else {
-            return Err(absent(self.spec.location.clone()));
+            return Err(Error::BranchMissing { location, branch });
         };
         let Some(mut reference) = repo.try_find_reference(full.as_ref()).map_err(&reading)? else {
-            let location = self.spec.location.clone();
             return Err(if has_refs(&repo).map_err(&reading)? {
-                absent(location)
+                Error::BranchMissing { location, branch }
             } else {
                 Error::EmptyRepository { location }
             });

@@ -67,21 +67,23 @@ impl Ssh {
     /// # Errors
     /// `UnsupportedLocation` where the location cannot be used, or no key is configured.
     pub(crate) fn new(location: &str, access: Option<&SshAccess>) -> Result<Self, Error> {
-        let refused = |location: &str, reason| Error::UnsupportedLocation { location: location.to_owned(), reason };
         let address = SshAddress::parse(location).map_err(|reason| {
             // It may hold a password before the host.
             let shown = location.rsplit_once('@').map_or(location, |(_, rest)| rest);
-            refused(shown, reason)
+            Error::unsupported(shown, reason)
         })?;
         let Some(access) = access else {
-            return Err(refused(location, "ssh needs `source.ssh` with keyFile and knownHostsFile"));
+            return Err(Error::unsupported(location, "ssh needs `source.ssh` with keyFile and knownHostsFile"));
         };
         for path in [&access.key_file, &access.known_hosts_file] {
             // ssh expands names of files and splits lists of them.
             if path.to_string_lossy().contains(|c: char| c.is_control() || " %$~\"'\\#".contains(c)) {
                 let reason = "its path has blanks, quotes or one of % $ ~ # \\, which ssh would expand: rename it";
-                let (location, path, reason) = (location.to_owned(), path.clone(), reason.to_owned());
-                return Err(Error::AccessFile { location, path, reason });
+                return Err(Error::AccessFile {
+                    location: location.to_owned(),
+                    path: path.clone(),
+                    reason: reason.to_owned(),
+                });
             }
         }
         Ok(Self { address, access: access.clone(), process: Arc::default() })
@@ -94,9 +96,10 @@ impl Ssh {
     pub(crate) fn connect(&self, location: &str) -> Result<Box<Transport>, Error> {
         self.process.end();
         for path in [&self.access.key_file, &self.access.known_hosts_file] {
-            std::fs::File::open(path).map_err(|error| {
-                let (location, reason) = (location.to_owned(), error.to_string());
-                Error::AccessFile { location, path: path.clone(), reason }
+            std::fs::File::open(path).map_err(|error| Error::AccessFile {
+                location: location.to_owned(),
+                path: path.clone(),
+                reason: error.to_string(),
             })?;
         }
         let mut child = self
@@ -105,12 +108,12 @@ impl Ssh {
             .map_err(|error| Error::SshProgram { location: location.to_owned(), reason: not_started(&error) })?;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            let (location, reason) = (location.to_owned(), "it has no pipes".to_owned());
-            return Err(Error::SshProgram { location, reason });
+            return Err(Error::SshProgram { location: location.to_owned(), reason: "it has no pipes".to_owned() });
         };
         self.process.begin(child, stderr);
         let output = Output { inner: stdout, process: Arc::clone(&self.process) };
-        let (path, host) = (self.address.path.clone(), None::<(&str, Option<u16>)>);
+        let path = self.address.path.clone();
+        let host = None::<(&str, Option<u16>)>;
         let connection = Connection::new(output, stdin, Protocol::V2, path, host, ConnectMode::Process, false);
         Ok(Box::new(connection))
     }
@@ -128,7 +131,8 @@ impl Ssh {
         work: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
         let process = &process.0;
-        let (mut reads, mut silent) = (process.reads.load(Ordering::Relaxed), Duration::ZERO);
+        let mut reads = process.reads.load(Ordering::Relaxed);
+        let mut silent = Duration::ZERO;
         let look = move || {
             let now = process.reads.load(Ordering::Relaxed);
             let waits = process.is_waiting.load(Ordering::Relaxed);
@@ -238,16 +242,9 @@ impl Process {
 
     fn begin(&self, child: Child, stderr: std::process::ChildStderr) {
         let (sender, said) = channel();
-        let read = move || {
-            let mut text = Vec::new();
-            let mut stderr = stderr;
-            // What cannot be read was not said. The rest is read too: ssh would wait for a reader.
-            drop(stderr.by_ref().take(SAID_SIZE_MAX_BYTES).read_to_end(&mut text));
-            drop(std::io::copy(&mut stderr, &mut std::io::sink()));
-            drop(sender.send(text));
-        };
+        let thread = std::thread::Builder::new().name("gitfleet-ssh".to_owned());
         // Without the thread nothing is said, and ssh is told that nobody listens.
-        drop(std::thread::Builder::new().name("gitfleet-ssh".to_owned()).spawn(read));
+        drop(thread.spawn(move || drop(sender.send(read_said(stderr)))));
         *self.running() = Some(Running { child, said });
     }
 
@@ -286,6 +283,15 @@ impl Process {
         let text = String::from_utf8_lossy(&text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         (text, status.is_ok_and(|status| status.code() == Some(SSH_FAILED)))
     }
+}
+
+/// Reads what is said until it ends; returns its beginning.
+fn read_said(mut stderr: std::process::ChildStderr) -> Vec<u8> {
+    let mut text = Vec::new();
+    // What cannot be read was not said. The rest is read too: ssh would wait for a reader.
+    drop(stderr.by_ref().take(SAID_SIZE_MAX_BYTES).read_to_end(&mut text));
+    drop(std::io::copy(&mut stderr, &mut std::io::sink()));
+    text
 }
 
 /// What the host sends.

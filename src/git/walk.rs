@@ -146,6 +146,10 @@ struct Walk<'a, L: Level> {
 }
 
 impl<L: Level> Walk<'_, L> {
+    /// Tells whether the filter reads what is in a folder.
+    fn reads_below(&self, path: &str) -> bool {
+        (self.is_read)(&format!("{path}/{PROBE}"))
+    }
     /// Takes one entry in; returns a folder that is to be looked into.
     fn visit(
         &mut self,
@@ -167,13 +171,16 @@ impl<L: Level> Walk<'_, L> {
             return Ok(None);
         }
         let itself = (self.is_read)(&path);
-        let below = || (self.is_read)(&format!("{path}/{PROBE}"));
         // A dot path is never read by any filter, so that a hostile `..` would pass as ignored.
         let hostile = matches!(&*text, "" | "." | "..");
         if let Some(problem) = refused {
             // A bad name that the filter leaves out anyway refuses no commit.
-            let concerns =
-                hostile || if matches!(child.kind, WalkedKind::File { .. }) { itself } else { itself || below() };
+            let concerns = hostile
+                || if matches!(child.kind, WalkedKind::File { .. }) {
+                    itself
+                } else {
+                    itself || self.reads_below(&path)
+                };
             if concerns {
                 self.found.errors.push(complaint(&path, problem, "rename it, or list it in .gitfleetignore"));
             }
@@ -188,13 +195,17 @@ impl<L: Level> Walk<'_, L> {
             }
             WalkedKind::Folder(folder) if depth + 1 < PATH_DEPTH_MAX => return Ok(Some((path, folder))),
             // An ignored folder may be as deep as it likes.
-            WalkedKind::Folder(_) if below() => Some("folders are nested too deeply (32 names are the limit)"),
+            WalkedKind::Folder(_) if self.reads_below(&path) => {
+                Some("folders are nested too deeply (32 names are the limit)")
+            }
             // On a disk it could lead to any file of the daemon's machine; commits are read by the same rule.
             WalkedKind::Link(_) if itself => Some("a symbolic link: links are not followed"),
-            WalkedKind::Link(link) if below() && !self.level.leads_to_file(&path, &link)? => {
+            WalkedKind::Link(link) if self.reads_below(&path) && !self.level.leads_to_file(&path, &link)? => {
                 Some("a symbolic link to a folder, or to something outside: links are not followed")
             }
-            WalkedKind::Submodule if itself || below() => Some("a submodule: other repositories are not read"),
+            WalkedKind::Submodule if itself || self.reads_below(&path) => {
+                Some("a submodule: other repositories are not read")
+            }
             WalkedKind::Special if itself => Some("not a regular file"),
             _ => None,
         };

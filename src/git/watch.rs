@@ -26,8 +26,7 @@ pub struct Watch {
 /// `Watch`, such as where inotify's limits are reached: poll often.
 pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<Option<Watch>, Error> {
     let Some((root, excluded)) = source.watched_place() else { return Ok(None) };
-    let failed = |reason: String| Error::Watch { location: source.location().to_owned(), reason };
-    let root = root.canonicalize().map_err(|error| failed(error.to_string()))?;
+    let root = root.canonicalize().map_err(|error| failed(source, &error))?;
     let matters: Box<dyn Fn(&Path) -> bool + Send + Sync> = if let Some(excluded) = &excluded {
         let excluded: Vec<PathBuf> = excluded.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let root = root.clone();
@@ -38,34 +37,33 @@ pub fn watch(source: &Source, on_change: impl Fn() + Send + 'static) -> Result<O
     };
     let at_once = excluded.is_none();
     let (sender, receiver) = channel();
-    let handler = move |event: &notify::Result<Event>| {
-        // An error means that something may have been missed.
-        let news = event.as_ref().map_or(true, |event| {
-            is_change(event) && (event.paths.is_empty() || event.paths.iter().any(|p| matters(p)))
-        });
-        if news {
-            // The other side is gone when the watch is being dropped.
-            let _ = sender.send(());
-        }
-    };
     let places: Vec<(PathBuf, RecursiveMode)> = if excluded.is_some() {
         vec![(root, RecursiveMode::Recursive)]
     } else {
         // Not the whole folder: objects change with every fetch. HEAD and packed-refs are at the top.
         vec![(root.join("refs"), RecursiveMode::Recursive), (root, RecursiveMode::NonRecursive)]
     };
-    let watching = watch::watch(&places, handler).map_err(|error| failed(error.to_string()))?;
-    let builder = std::thread::Builder::new().name("gitfleet-watch".to_owned());
-    let run = move || {
+    let watching = watch::watch(&places, move |event: &notify::Result<Event>| {
+        if is_news(event, &*matters) {
+            // The other side is gone when the watch is being dropped.
+            let _ = sender.send(());
+        }
+    });
+    let watching = watching.map_err(|error| failed(source, &error))?;
+    let debouncing = std::thread::Builder::new().name("gitfleet-watch".to_owned()).spawn(move || {
         let ended = catch_unwind(AssertUnwindSafe(|| debounce(&receiver, at_once, &on_change)));
         if ended.is_err() {
             tracing::error!(
                 "watching the source for local changes ended because of an error in gitfleet; it is polled instead. Please report it"
             );
         }
-    };
-    builder.spawn(run).map_err(|error| failed(error.to_string()))?;
+    });
+    debouncing.map_err(|error| failed(source, &error))?;
     Ok(Some(Watch { _watching: watching }))
+}
+
+fn failed(source: &Source, error: &dyn std::fmt::Display) -> Error {
+    Error::Watch { location: source.location().to_owned(), reason: error.to_string() }
 }
 
 /// Calls back once for each burst, when it is over; with `at_once` also when it begins: a branch moves by one atomic rename,
@@ -92,6 +90,15 @@ fn debounce(news: &Receiver<()>, at_once: bool, on_change: &(impl Fn() + Send)) 
         if untold {
             on_change();
         }
+    }
+}
+
+/// Tells whether the branch may have moved after an event.
+fn is_news(event: &notify::Result<Event>, matters: &dyn Fn(&Path) -> bool) -> bool {
+    match event {
+        Ok(event) => is_change(event) && (event.paths.is_empty() || event.paths.iter().any(|path| matters(path))),
+        // Something may have been missed.
+        Err(_) => true,
     }
 }
 

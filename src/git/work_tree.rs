@@ -21,7 +21,8 @@ impl WorkTree {
     /// `Repository` where it cannot be written, or the folder holds a repository.
     pub fn create(dir: &Path) -> Result<Self, Error> {
         let location = dir.display().to_string();
-        let (kind, create) = (gix::create::Kind::WithWorktree, gix::create::Options::default());
+        let kind = gix::create::Kind::WithWorktree;
+        let create = gix::create::Options::default();
         gix::ThreadSafeRepository::init_opts(dir, kind, create, open_options([]))
             .map_err(Error::at(&location, "create"))?;
         let reader = Reader::open(dir, open_options([]), &location, "")?;
@@ -39,9 +40,8 @@ impl WorkTree {
         let commit = self.reader.commit_after(parent, new)?;
         for (path, content) in new.files {
             let path = self.dir.join(path);
-            let failed = |source| Error::Disk { path: path.clone(), source };
-            fs::create_dir_all(path.parent().unwrap_or(&self.dir)).map_err(failed)?;
-            fs::write(&path, content).map_err(failed)?;
+            fs::create_dir_all(path.parent().unwrap_or(&self.dir)).map_err(Error::disk(&path))?;
+            fs::write(&path, content).map_err(Error::disk(&path))?;
         }
         self.write_index(&commit)?;
         self.head = Some(commit.clone());
@@ -52,10 +52,11 @@ impl WorkTree {
     fn write_index(&self, commit: &CommitId) -> Result<(), Error> {
         let repo = self.reader.local();
         let id = self.reader.commit_id(&repo, commit)?;
-        let write = || -> gix::Result<()> {
-            let tree = repo.find_object(id)?.try_into_commit()?.tree_id()?.detach();
-            repo.index_from_tree(&tree)?.write(gix::index::write::Options::default())
-        };
-        write().map_err(Error::at(self.reader.location(), "write the index of"))
+        write_index(&repo, id).map_err(Error::at(self.reader.location(), "write the index of"))
     }
+}
+
+fn write_index(repo: &gix::Repository, commit: gix::ObjectId) -> gix::Result<()> {
+    let tree = repo.find_object(commit)?.try_into_commit()?.tree_id()?.detach();
+    repo.index_from_tree(&tree)?.write(gix::index::write::Options::default())
 }

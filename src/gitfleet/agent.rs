@@ -1,7 +1,7 @@
 //! `gitfleet agent`: delivers to members from where they are.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
@@ -104,15 +104,18 @@ fn sops_version(text: &str) -> Result<String, String> {
 /// Returns what decrypts, if anything does. Paths are made absolute: the program is started in a folder of its own.
 fn decrypt(args: &Options) -> anyhow::Result<Option<Decrypt>> {
     let Some(sops) = args.sops.clone() else { return Ok(None) };
-    let absolute = |path: &Option<PathBuf>| path.as_deref().map(std::path::absolute).transpose();
     let environment = args.cloud_keys.clone();
     Ok(Some(Decrypt {
         sops,
-        folder: absolute(&args.sops_folder)?,
-        age_key_file: absolute(&args.age_key_file)?,
-        gnupg_home: absolute(&args.gnupg_home)?,
+        folder: absolute(args.sops_folder.as_deref())?,
+        age_key_file: absolute(args.age_key_file.as_deref())?,
+        gnupg_home: absolute(args.gnupg_home.as_deref())?,
         cloud_keys: (!environment.is_empty()).then_some(CloudKeys { environment }),
     }))
+}
+
+fn absolute(path: Option<&Path>) -> std::io::Result<Option<PathBuf>> {
+    path.map(std::path::absolute).transpose()
 }
 
 /// Runs the command.
@@ -165,13 +168,15 @@ async fn live(settings: AgentOptions, listen: Option<SocketAddr>) -> anyhow::Res
     agent::run::run(settings, supervisor, standing, stop).await
 }
 
+/// Says whether the agent has a session.
+async fn ready(State(standing): State<watch::Receiver<AgentStanding>>) -> (StatusCode, String) {
+    match standing.borrow().clone() {
+        AgentStanding::Connected(server) => (StatusCode::OK, format!("session with {server}\n")),
+        AgentStanding::Alone(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("no session: {reason}\n")),
+    }
+}
+
 fn router(metrics: Arc<Metrics>, standing: watch::Receiver<AgentStanding>) -> Router {
-    let ready = |State(standing): State<watch::Receiver<AgentStanding>>| async move {
-        match standing.borrow().clone() {
-            AgentStanding::Connected(server) => (StatusCode::OK, format!("session with {server}\n")),
-            AgentStanding::Alone(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("no session: {reason}\n")),
-        }
-    };
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))

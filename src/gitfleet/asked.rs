@@ -5,10 +5,10 @@ use std::ffi::OsStr;
 use anyhow::{anyhow, bail};
 use clap::ValueEnum as _;
 use clap::builder::{PossibleValue, TypedValueParser};
-use clap::error::{Error, ErrorKind};
+use clap::error::Error;
 use kube::core::{Expression, Selector};
 
-use super::kinds::{GetKind, Listing, kinds_of};
+use super::kinds::{GetKind, Listing, kinds_of, refused_value};
 
 /// A kind, and the names that are wanted of it; all objects where there are none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +71,7 @@ impl TypedValueParser for KindWords {
     type Value = FirstWord;
 
     fn parse_ref(&self, cmd: &clap::Command, _: Option<&clap::Arg>, value: &OsStr) -> Result<FirstWord, Error> {
-        let refused = |why: String| Error::raw(ErrorKind::InvalidValue, format!("{why}\n")).with_cmd(cmd);
-        FirstWord::read(&value.to_string_lossy()).map_err(refused)
+        FirstWord::read(&value.to_string_lossy()).map_err(|why| refused_value(cmd, &why))
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
@@ -103,15 +102,13 @@ fn requirements(text: &str) -> Vec<&str> {
 }
 
 fn requirement(part: &str) -> Result<Expression, String> {
-    let pair = |key: &str, value: &str| (key.trim().to_owned(), value.trim().to_owned());
     let expression = if let Some(key) = part.strip_prefix('!') {
         Expression::DoesNotExist(key.trim().to_owned())
     } else if let Some((key, value)) = part.split_once("!=") {
-        let (key, value) = pair(key, value);
-        Expression::NotEqual(key, value)
+        // Tried before `=`, which `!=` has too.
+        Expression::NotEqual(key.trim().to_owned(), value.trim().to_owned())
     } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
-        let (key, value) = pair(key, value);
-        Expression::Equal(key, value)
+        Expression::Equal(key.trim().to_owned(), value.trim().to_owned())
     } else if let Some((key, values)) = part.split_once(" notin ") {
         Expression::NotIn(key.trim().to_owned(), set(values)?)
     } else if let Some((key, values)) = part.split_once(" in ") {

@@ -24,9 +24,12 @@ use decide::servers::{ReachedServer, ReachedServers};
 use decide::status::work::counted;
 use engine::store::records::{CLUSTER_PREFIX, SOURCE_PREFIX};
 use engine::store::saved::Records;
-use git::signature::{AllowedSigners, CertifiedSigners, CosignKeys, Keyring, check_artifact};
+use git::signature::{
+    AllowedSigners, CertifiedSigners, CosignKeys, Keyring, Keys, SignatureRefusal, Signer, check_artifact,
+};
 use member::task::target;
-use model::id::{ClusterName, ObjectId};
+use model::artifact::SeenArtifact;
+use model::id::{ClusterName, CommitId, ObjectId};
 use model::names::first_of;
 use model::records::{ClusterRecord, SourceRecord, same_server};
 use system::clock;
@@ -74,6 +77,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let (source_rows, reads) = source_rows(&configuration, known.as_ref());
     rows.extend(source_rows);
     let records = known.map(|known| known.clusters).unwrap_or_default();
+    // Beside a daemon the store says which clusters there are, also where it has none yet.
     let clusters = match &records[..] {
         [] if reads && !is_running => clusters_of_sources(&configuration),
         records => records.iter().map(|record| record.name.clone()).collect(),
@@ -119,6 +123,7 @@ fn store_row(configuration: &Configuration) -> (Row, Option<StoredParts>) {
     match opened::daemon_of(configuration) {
         Err(error) => return (Row::missing("store", format!("{error:#}")), None),
         Ok(None) => {}
+        // The daemon that holds the store is asked: an embedded store cannot be read meanwhile.
         Ok(Some(address)) => {
             let asked = RecordsSource::of_daemon(configuration)
                 .and_then(|daemon| daemon.read_under(&wanted.map(str::to_owned)));
@@ -158,7 +163,8 @@ fn ssh_row() -> Row {
 /// Returns what is to be said of each source: whether it can be read, and where signatures count whether its tip is signed. Tells whether all
 /// can be read.
 fn source_rows(configuration: &Configuration, known: Option<&StoredParts>) -> (Vec<Row>, bool) {
-    let (mut rows, mut reads_all) = (Vec::new(), true);
+    let mut rows = Vec::new();
+    let mut reads_all = true;
     let stored = known.filter(|known| known.by_daemon).and_then(|known| known.source.as_ref());
     for source in configuration.all_sources() {
         let asked = AskedSource { configuration, source };
@@ -198,8 +204,13 @@ impl AskedSource<'_> {
         Ok(source)
     }
 
+    fn tip(&self) -> anyhow::Result<Option<git::Tip>> {
+        Ok(self.open()?.poll(&AtomicBool::new(false))?)
+    }
+
     fn row(&self, daemon: Option<&SourceRecord>) -> Row {
-        let (need, place) = (self.need("source"), &self.source.url);
+        let need = self.need("source");
+        let place = &self.source.url;
         if let Some(record) = daemon {
             return match (&record.failure, &record.seen) {
                 (Some(failure), _) => Row::missing(need, failure.clone()),
@@ -207,8 +218,7 @@ impl AskedSource<'_> {
                 (None, None) => Row::unknown(need, format!("{place}: the daemon has not read it yet")),
             };
         }
-        let read = || anyhow::Ok(self.open()?.poll(&AtomicBool::new(false))?);
-        match read() {
+        match self.tip() {
             Ok(Some(tip)) => {
                 let branch = tip.branch.map(|branch| format!(" of branch {branch}")).unwrap_or_default();
                 Row::ok(need, format!("{place} at {}{branch}", tip.commit.short()))
@@ -233,6 +243,7 @@ impl AskedSource<'_> {
             Some(1) => format!("{}, 1 authority", counted(count, "key")),
             Some(authorities) => format!("{}, {authorities} authorities", counted(count, "key")),
         };
+        // Beside a daemon nothing is fetched: what it saw last is checked.
         let seen = daemon.and_then(|record| record.seen.clone());
         if !reads || (daemon.is_some() && seen.is_none()) {
             return Row::unknown(need, format!("{counted}; no commit is read yet"));
@@ -240,22 +251,28 @@ impl AskedSource<'_> {
         if let Some(cosign) = &keys.cosign {
             return self.artifact_row(need, &counted, cosign, daemon);
         }
-        let read = || {
-            let (reader, tip) = if let Some(tip) = seen {
-                let dir = state_dir(self.configuration);
-                (git::read_kept(&self.source.url, &self.source.path, &dir)?, tip)
-            } else {
-                let mut source = self.open()?;
-                let tip = source.poll(&AtomicBool::new(false))?.context("nothing was committed")?;
-                (source.reader().clone(), tip.commit)
-            };
-            anyhow::Ok((check(&reader, &tip, &keys, clock::wall())?, tip))
-        };
-        match read() {
+        match self.check_commit(seen, &keys) {
             Ok((Ok(signer), tip)) => Row::ok(need, format!("{counted}; {} is signed with {signer}", tip.short())),
             Ok((Err(why), tip)) => Row::missing(need, format!("{counted}; {} {why}", tip.short())),
             Err(error) => Row::missing(need, format!("{error:#}")),
         }
+    }
+
+    /// Checks the commit that a daemon has seen, else the tip.
+    fn check_commit(
+        &self,
+        seen: Option<CommitId>,
+        keys: &Keys,
+    ) -> anyhow::Result<(Result<Signer, SignatureRefusal>, CommitId)> {
+        let (reader, commit) = if let Some(seen) = seen {
+            let dir = state_dir(self.configuration);
+            (git::read_kept(&self.source.url, &self.source.path, &dir)?, seen)
+        } else {
+            let mut source = self.open()?;
+            let tip = source.poll(&AtomicBool::new(false))?.context("nothing was committed")?;
+            (source.reader().clone(), tip.commit)
+        };
+        Ok((check(&reader, &commit, keys, clock::wall())?, commit))
     }
 
     /// Says whether an artifact is signed with one of the keys. Where a daemon reads it, its last answer counts.
@@ -267,17 +284,21 @@ impl AskedSource<'_> {
                 None => Row::ok(need, format!("{counted}; checked by the daemon")),
             };
         }
-        let read = || {
-            let mut source = self.open()?;
-            source.poll(&AtomicBool::new(false))?;
-            let artifact = source.artifact().context("nothing was read")?;
-            anyhow::Ok((artifact.digest.clone(), check_artifact(artifact, keys)))
+        let artifact = match self.artifact() {
+            Ok(artifact) => artifact,
+            Err(error) => return Row::missing(need, format!("{error:#}")),
         };
-        match read() {
-            Ok((digest, Ok(key))) => Row::ok(need, format!("{counted}; {digest} is signed with the key {key}")),
-            Ok((digest, Err(why))) => Row::missing(need, format!("{counted}; {digest} {why}")),
-            Err(error) => Row::missing(need, format!("{error:#}")),
+        let digest = &artifact.digest;
+        match check_artifact(&artifact, keys) {
+            Ok(key) => Row::ok(need, format!("{counted}; {digest} is signed with the key {key}")),
+            Err(why) => Row::missing(need, format!("{counted}; {digest} {why}")),
         }
+    }
+
+    fn artifact(&self) -> anyhow::Result<SeenArtifact> {
+        let mut source = self.open()?;
+        source.poll(&AtomicBool::new(false))?;
+        source.artifact().cloned().context("nothing was read")
     }
 
     /// Returns the clusters that the tip has, where no store says which they are.
@@ -293,8 +314,8 @@ impl AskedSource<'_> {
 
 /// Returns the clusters that the sources have.
 fn clusters_of_sources(configuration: &Configuration) -> Vec<ClusterName> {
-    let of_one = |source| AskedSource { configuration, source }.clusters().unwrap_or_default();
-    configuration.all_sources().iter().flat_map(of_one).collect()
+    let sources = configuration.all_sources().iter().map(|source| AskedSource { configuration, source });
+    sources.flat_map(|source| source.clusters().unwrap_or_default()).collect()
 }
 
 /// Asks every member; says of those that are right only how many they are.
@@ -303,7 +324,8 @@ async fn member_rows(configuration: &Configuration, clusters: &[ClusterName], re
     if clusters.is_empty() {
         return vec![Row::unknown(NEED, "no MemberCluster is known yet")];
     }
-    let (mut unnamed, mut named) = (Vec::new(), BTreeMap::new());
+    let mut unnamed = Vec::new();
+    let mut named = BTreeMap::new();
     for cluster in clusters {
         match configuration.member(cluster) {
             Some(access) => drop(named.insert(cluster, access)),
@@ -344,11 +366,11 @@ fn same_servers<'a>(
         let uid = answer.as_ref().ok().cloned().flatten().or_else(|| stored.clone());
         servers.set(cluster, uid.map(|uid| ReachedServer { is_known: stored.as_ref() == Some(&uid), uid }));
     }
-    let same = |cluster: &'a ClusterName| {
+    let same = answers.keys().copied().filter_map(|cluster| {
         let first = servers.first(cluster).or_else(|| records.get(cluster)?.same_as.as_ref());
         Some((cluster, same_server(cluster, first?)))
-    };
-    answers.keys().copied().filter_map(same).collect()
+    });
+    same.collect()
 }
 
 /// Connects to a member, reads its inventory, and tries a write without carrying it out. Returns what names its server, where that can be
@@ -368,21 +390,21 @@ async fn ask(cluster: &ClusterName, access: &MemberAccess) -> Result<Option<Stri
     let member = target(cluster, access);
     member.connect().await.map_err(|error| error.to_string())?;
     let server = member.server().await.map_err(|error| error.to_string())?;
-    let told =
-        |error: cluster::Error| format!("{error}; `gitfleet member bootstrap {cluster}` prints what it must allow");
-    member.parents().await.map_err(told)?;
+    let advice = format!("`gitfleet member bootstrap {cluster}` prints what it must allow");
+    member.parents().await.map_err(|error| format!("{error}; {advice}"))?;
     let (id, object) = probe();
     match member.apply(&object, ApplyOptions { force: true, dry_run: true }).await {
         Ok(_) => Ok(server),
         // The namespace comes with the first delivery.
         Err(error) if error.is_not_found() => Ok(server),
-        Err(error) => Err(format!("{id}: {}", told(error))),
+        Err(error) => Err(format!("{id}: {error}; {advice}")),
     }
 }
 
 /// Returns an object as inventories are, which is never written.
 fn probe() -> (ObjectId, serde_json::Value) {
-    let (namespace, name) = (deliver::inventory::NAMESPACE, "gitfleet-check");
+    let namespace = deliver::inventory::NAMESPACE;
+    let name = "gitfleet-check";
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}});
     let id = ObjectId {
         group: String::new(),

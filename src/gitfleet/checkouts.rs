@@ -63,11 +63,10 @@ impl SourceOptions {
         bases: &[String],
         heads: &[String],
     ) -> anyhow::Result<Self> {
-        let read = |option, what, values| by_name(configuration, option, what, values);
         Ok(Self {
-            dirs: read("--source", "DIR", sources)?,
-            bases: read("--base", "REV", bases)?,
-            heads: read("--head", "REV", heads)?,
+            dirs: by_name(configuration, "--source", "DIR", sources)?,
+            bases: by_name(configuration, "--base", "REV", bases)?,
+            heads: by_name(configuration, "--head", "REV", heads)?,
         })
     }
 }
@@ -80,9 +79,8 @@ fn by_name(
 ) -> anyhow::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     for value in values {
-        let is_source = |name: &str| configuration.sources.iter().any(|source| source.name == name);
-        let Some((name, rest)) = value.split_once('=').filter(|(name, _)| is_source(name)) else {
-            let names: Vec<&str> = configuration.sources.iter().map(|source| source.name.as_str()).collect();
+        let names: Vec<&str> = configuration.sources.iter().map(|source| source.name.as_str()).collect();
+        let Some((name, rest)) = value.split_once('=').filter(|(name, _)| names.contains(name)) else {
             let names = names.join(", ");
             bail!("{option} {value} names no source; write {option} NAME={what}. The names are {names}");
         };
@@ -107,10 +105,10 @@ pub(super) fn checkouts(
     let mut all = Vec::new();
     for source in &configuration.sources {
         let name = &source.name;
-        let (base, head) = (named.bases.get(name).cloned(), named.heads.get(name).cloned());
-        let compared = || base.clone().map_or(Compared::Itself, Compared::Revision);
+        let base = named.bases.get(name).cloned().map_or(Compared::Itself, Compared::Revision);
+        let head = named.heads.get(name).cloned();
         if let Some(dir) = named.dirs.get(name) {
-            all.push(Checkout { name: name.clone(), dir: dir.into(), base: compared(), head });
+            all.push(Checkout { name: name.clone(), dir: dir.into(), base, head });
             continue;
         }
         if source.local().is_none() {
@@ -118,8 +116,9 @@ pub(super) fn checkouts(
         }
         let root = PathBuf::from(&source.url);
         let dir = if source.path == "." { root.clone() } else { root.join(&source.path) };
+        // Where options say what is compared, the store is not asked for what is accepted.
         if !is_repository(&root) || !named.bases.is_empty() {
-            all.push(Checkout { name: name.clone(), dir, base: compared(), head });
+            all.push(Checkout { name: name.clone(), dir, base, head });
             continue;
         }
         let known = match &mut known {
@@ -129,6 +128,7 @@ pub(super) fn checkouts(
         let base = match known.get(name) {
             Some(commit) => Compared::Revision(commit.to_string()),
             None if known.is_empty() => Compared::Itself,
+            // The accepted commit has other sources, so this one is new.
             None => Compared::Nothing,
         };
         let head = head.or_else(|| source.branch.clone()).or_else(|| Some("HEAD".to_owned()));
@@ -187,11 +187,13 @@ impl Joined {
     fn open(checkouts: &[Checkout], everything: bool) -> anyhow::Result<Self> {
         let scratch =
             tempfile::tempdir().context("cannot make a temporary folder for the commits that join sources")?;
-        let open = |checkout: &Checkout| {
+        let mut sources = Vec::with_capacity(checkouts.len());
+        for checkout in checkouts {
             let read = ReadSource::open(checkout, everything, scratch.path());
-            read.with_context(|| format!("reading the source {} in {}", checkout.name, checkout.dir.display()))
-        };
-        let sources = checkouts.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+            let read =
+                read.with_context(|| format!("reading the source {} in {}", checkout.name, checkout.dir.display()));
+            sources.push(read?);
+        }
         let repository = JoinedRepository::open(scratch.path())?;
         let reader = sources.iter().fold(repository.reader().clone(), |all, it| all.with_blobs_of(&it.reader));
         let is_compared = checkouts.iter().any(|it| matches!(it.base, Compared::Revision(_)));
@@ -210,8 +212,8 @@ impl Joined {
 
     /// Returns the commit that joins sources.
     fn join(&self, sources: &[SourceAt<'_>]) -> anyhow::Result<CommitId> {
-        let of = |it: &SourceAt<'_>| JoinedSource { name: it.name.to_owned(), commit: it.commit.clone() };
-        Ok(self.repository.join(&sources.iter().map(of).collect::<Vec<_>>())?)
+        let sources = sources.iter().map(|it| JoinedSource { name: it.name.to_owned(), commit: it.commit.clone() });
+        Ok(self.repository.join(&sources.collect::<Vec<_>>())?)
     }
 
     fn read(&self, sources: &[SourceAt<'_>], cache: &mut Cache) -> anyhow::Result<Result<Tree, commit_reader::Error>> {

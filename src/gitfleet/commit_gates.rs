@@ -6,7 +6,7 @@ use anyhow::bail;
 
 use super::commands::{CommandOptions, answers_yes, named};
 use super::exit::Exit;
-use decide::status::staged_run::{ClosedGate, asks, closed_gates, command_name};
+use decide::status::staged_run::{asks, closed_gates, command_name};
 use decide::status::work::counted;
 use engine::store::records::{PLACEMENT_PREFIX, RUN_PREFIX, SNAPSHOT_PREFIX};
 use engine::store::saved::Records;
@@ -47,16 +47,13 @@ pub(crate) fn waiting(
 fn targets(saved: &Records, commit: &str, stage: Option<&str>) -> anyhow::Result<Vec<(String, String)>> {
     let mut commits: Vec<&str> = Vec::new();
     let mut targets = Vec::new();
-    let of_placement = |record: &PlacementRecord| {
-        let runs = saved.runs.get(&record.key).into_iter().flat_map(Runs::values);
-        runs.filter(|run| asks(record, run)).collect::<Vec<_>>()
-    };
-    for run in saved.placements.iter().flat_map(of_placement) {
+    for run in saved.placements.iter().flat_map(|record| asking(saved, record)) {
         let Some(of) = commits_of(saved, run).find(|of| of.starts_with(commit)) else { continue };
-        let is_meant = |gate: &ClosedGate| gate.is_approval() && stage.is_none_or(|stage| gate.stage.name == stage);
-        for gate in closed_gates(run).into_iter().filter(is_meant) {
-            targets.push((run.placement.qualified(), gate.stage.name.clone()));
-            commits.push(of);
+        for gate in closed_gates(run) {
+            if gate.is_approval() && stage.is_none_or(|stage| gate.stage.name == stage) {
+                targets.push((run.placement.qualified(), gate.stage.name.clone()));
+                commits.push(of);
+            }
         }
     }
     commits.sort_unstable();
@@ -69,15 +66,21 @@ fn targets(saved: &Records, commit: &str, stage: Option<&str>) -> anyhow::Result
     Ok(targets)
 }
 
+/// Returns the runs of a placement that wait for a person.
+fn asking<'a>(saved: &'a Records, record: &'a PlacementRecord) -> impl Iterator<Item = &'a RunRecord> {
+    let runs = saved.runs.get(&record.key).into_iter().flat_map(Runs::values);
+    runs.filter(|run| asks(record, run))
+}
+
 /// Returns the commit that brought what a run rolls out, and of several sources the commits of those that it changed.
 fn commits_of<'a>(saved: &'a Records, run: &RunRecord) -> impl Iterator<Item = &'a str> {
     let snapshots = saved.snapshots.get(&run.placement);
     let snapshot = run.snapshot().and_then(|index| snapshots?.get(&index));
-    let of = |snapshot: &'a ResourceSnapshot| {
+    let snapshot: Option<&ResourceSnapshot> = snapshot.map(AsRef::as_ref);
+    snapshot.into_iter().flat_map(|snapshot| {
         let sources = snapshot.changed_sources.iter().map(|source| source.commit.as_str());
         std::iter::once(snapshot.commit.as_str()).chain(sources)
-    };
-    snapshot.map(AsRef::as_ref).into_iter().flat_map(of)
+    })
 }
 
 /// Shows gates, asks once on a terminal, and sends the command for each with the digest that was shown.
@@ -102,6 +105,7 @@ pub(crate) fn decide(
             named(gate)
         );
     }
+    // Without a terminal no person can be asked, so the line itself has to say which gates it means.
     if !yes && !has_stage && !is_asked {
         bail!("name the stage with --stage, or say --yes to {verb} all of these");
     }

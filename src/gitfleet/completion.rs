@@ -45,12 +45,15 @@ fn candidates(of: CompletedName, begun: &OsStr) -> Vec<CompletionCandidate> {
 /// Finds the daemon as the line that is being completed names it.
 fn source() -> anyhow::Result<RecordsSource> {
     let words: Vec<String> = std::env::args().collect();
-    let after = |names: [&str; 2]| {
-        let at = words.iter().position(|word| names.contains(&word.as_str()))?;
-        words.get(at + 1).cloned()
-    };
-    let (config, server) = (after(["-c", "--config"]).map(PathBuf::from), after(["--server", "--server"]));
+    let config = value_of(&["-c", "--config"], &words).map(PathBuf::from);
+    let server = value_of(&["--server"], &words);
     locate(&Daemon { config, server, token_file: None })
+}
+
+/// Returns the word after an option, which may have several names.
+fn value_of(option: &[&str], words: &[String]) -> Option<String> {
+    let at = words.iter().position(|word| option.contains(&word.as_str()))?;
+    words.get(at + 1).cloned()
 }
 
 fn all(source: &RecordsSource, of: CompletedName) -> anyhow::Result<BTreeSet<String>> {
@@ -77,14 +80,14 @@ fn all(source: &RecordsSource, of: CompletedName) -> anyhow::Result<BTreeSet<Str
 
 fn placements(source: &RecordsSource) -> anyhow::Result<BTreeSet<String>> {
     let lines = source.lines(Listing::Placements, None)?.unwrap_or_default();
-    let name = |line: &serde_json::Value| {
+    let names = lines.iter().filter_map(|line| {
         let name = line["metadata"]["name"].as_str()?;
         Some(match line["metadata"]["namespace"].as_str() {
             Some(namespace) => format!("{namespace}/{name}"),
             None => name.to_owned(),
         })
-    };
-    Ok(lines.iter().filter_map(name).collect())
+    });
+    Ok(names.collect())
 }
 
 /// Returns the script that a shell reads to complete command lines of ours.

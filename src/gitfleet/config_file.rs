@@ -24,7 +24,6 @@ pub(crate) fn note_in_front(file: Option<PathBuf>) {
 
 /// Notes the configuration that the command line named: lines to copy must name it too, unless it is found anyway.
 pub(crate) fn note_called_with(file: &Path) {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let found = variable(VARIABLE).map(PathBuf::from).or_else(|| first(variable, Path::is_file));
     let is_found = found.is_some_and(|found| found.canonicalize().ok() == file.canonicalize().ok());
     if !is_found {
@@ -35,7 +34,6 @@ pub(crate) fn note_called_with(file: &Path) {
 /// Returns the configuration's file: the named one, else what `GITFLEET_CONFIG` names, else `./gitfleet.yaml`, else
 /// `gitfleet/gitfleet.yaml` in the user's configuration folder; `None` where none of these is there.
 pub(crate) fn find(option: Option<&Path>) -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     named(option).or_else(|| first(variable, Path::is_file))
 }
 
@@ -57,8 +55,13 @@ pub(crate) fn require(named: Option<&Path>) -> Result<PathBuf, NoConfiguration> 
 
 /// Returns the named configuration, and searches for none.
 pub(crate) fn named(option: Option<&Path>) -> Option<PathBuf> {
-    let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-    option.or(IN_FRONT.get().map(PathBuf::as_path)).map(Path::to_owned).or(variable)
+    let option = option.or(IN_FRONT.get().map(PathBuf::as_path));
+    option.map(Path::to_owned).or_else(|| variable(VARIABLE).map(PathBuf::from))
+}
+
+/// Returns a variable of the environment; one that is set to nothing is not set.
+pub(super) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn first(variable: impl Fn(&str) -> Option<OsString>, is_there: impl Fn(&Path) -> bool) -> Option<PathBuf> {
@@ -90,12 +93,8 @@ fn with_options(text: &str, options: &str) -> String {
 
 /// Returns a word as a shell reads it.
 pub(super) fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
+    let is_plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c));
+    if is_plain && !word.is_empty() { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 #[cfg(test)]

@@ -139,9 +139,10 @@ struct TreeFolder {
 impl TreeFolder {
     fn of(change: &TreeChange, config: Option<&Path>) -> anyhow::Result<Self> {
         let here = Path::new(".");
-        let Some(config) = config.filter(|_| change.repo.is_none()) else {
-            let root = change.repo.clone().unwrap_or_else(|| here.to_owned());
-            return Ok(Self { root, below: PathBuf::new() });
+        let config = match (&change.repo, config) {
+            (Some(repo), _) => return Ok(Self { root: repo.clone(), below: PathBuf::new() }),
+            (None, None) => return Ok(Self { root: here.to_owned(), below: PathBuf::new() }),
+            (None, Some(config)) => config,
         };
         let source = load_configuration(config)?.source;
         let below = if source.path == "." { PathBuf::new() } else { PathBuf::from(&source.path) };
@@ -181,6 +182,16 @@ pub(super) struct Edit<'a> {
     pub(super) files: Vec<ChangedFile>,
 }
 
+fn not_read(error: Error) -> anyhow::Error {
+    match error {
+        Error::Refused(errors) => match errors.first() {
+            Some(first) => anyhow!("the tree has errors; the first is {first}"),
+            None => anyhow!("the tree has errors"),
+        },
+        error => error.into(),
+    }
+}
+
 impl<'a> Edit<'a> {
     /// Reads the tree.
     ///
@@ -188,20 +199,13 @@ impl<'a> Edit<'a> {
     /// It cannot be read, or has errors.
     pub(super) fn begin(change: &'a TreeChange, config: Option<&Path>) -> anyhow::Result<Self> {
         let folder = TreeFolder::of(change, config)?;
-        let refused = |error| match error {
-            Error::Refused(errors) => match errors.first() {
-                Some(first) => anyhow!("the tree has errors; the first is {first}"),
-                None => anyhow!("the tree has errors"),
-            },
-            error => error.into(),
-        };
         let rendering = rendering::of_tree(&folder.path(), config.map(load_configuration).transpose()?.as_ref())?;
         let (tree, base) = match &change.commit {
-            None => (read_folder(&folder.path(), &rendering).map_err(refused)?, None),
+            None => (read_folder(&folder.path(), &rendering).map_err(not_read)?, None),
             Some(branch) => {
                 let (reader, _) = git::discover(&folder.path())?;
                 let base = reader.base_of(branch)?;
-                (read_commit(&reader, &base, &mut Cache::rendering(rendering)).map_err(refused)?, Some((reader, base)))
+                (read_commit(&reader, &base, &mut Cache::rendering(rendering)).map_err(not_read)?, Some((reader, base)))
             }
         };
         Ok(Self { change, folder, tree, base, files: Vec::new() })

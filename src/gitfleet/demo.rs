@@ -78,13 +78,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
 
 /// Returns where the daemon is to listen: at the wanted port, else at the default one, else at any that is free.
 fn address(wanted: Option<u16>) -> anyhow::Result<SocketAddr> {
-    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    // The daemon listens again a moment later. That somebody else takes the port meanwhile is an error as of `gitfleet run`.
-    let free = |port| TcpListener::bind(at(port)).and_then(|listener| listener.local_addr());
     match wanted {
-        Some(port) => free(port).with_context(|| format!("listening on {}; choose another --port", at(port))),
+        Some(port) => free(port).with_context(|| format!("listening on {}; choose another --port", local(port))),
         None => free(PORT_DEFAULT).or_else(|_| free(0)).context("finding a free port on this machine"),
     }
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// Returns the address of a port, where it is free; that of any free one for 0. The daemon listens again a moment later. That somebody else
+/// takes the port meanwhile is an error as of `gitfleet run`.
+fn free(port: u16) -> std::io::Result<SocketAddr> {
+    TcpListener::bind(local(port))?.local_addr()
 }
 
 /// Runs the daemon, and the script beside it as soon as the daemon listens.
@@ -95,7 +102,8 @@ fn play(
     file: ConfigurationFile,
 ) -> anyhow::Result<()> {
     let changes: Vec<&'static DemoChange> = changes::first(args.changes).collect();
-    let (pause, once) = (args.pause, args.once);
+    let pause = args.pause;
+    let once = args.once;
     // The script, which may be in a pause, ends when the other side is dropped.
     let (running, ended) = mpsc::channel::<()>();
     let (sender, outcome) = mpsc::channel();
@@ -161,7 +169,8 @@ fn farewell(args: &Args, folder: &Path) -> String {
 
 /// Says what a person can try now.
 fn invitation(configuration: &Path, changes: u8) -> String {
-    let (program, folder) = (program(), configuration.parent().unwrap_or(Path::new(".")).display());
+    let program = program();
+    let folder = configuration.parent().unwrap_or(Path::new(".")).display();
     let gate = if changes >= changes::GATE {
         format!("  {program} approve {} {}\n", changes::GATE_RUN, changes::GATE_STAGE)
     } else {

@@ -58,7 +58,8 @@ pub(crate) struct Args {
 /// Nothing has the name, or the records cannot be read.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let source = locate(&args.daemon)?;
-    let (kind, name) = (args.kind, full_name(args.kind, &args.name, args.namespace.as_deref()));
+    let kind = args.kind;
+    let name = full_name(args.kind, &args.name, args.namespace.as_deref());
     if kind.is_ours && kind.listing == Listing::Placements {
         return describe_placements(args, &name, &source);
     }
@@ -84,22 +85,25 @@ fn describe_objects(source: &RecordsSource, kind: GetKind, name: &str) -> anyhow
             text.push('\n');
         }
         let record = saved.clusters.values().find(|cluster| object["metadata"]["name"] == cluster.name.as_str());
-        let lines = match record.filter(|_| kind.is_ours && kind.listing == Listing::Clusters) {
-            Some(cluster) => cluster_lines(cluster, object, clock::now()),
-            None => object_lines(object),
+        // A cluster's record has more to say than its object; all other kinds show the object.
+        let lines = match record {
+            Some(cluster) if kind.is_ours && kind.listing == Listing::Clusters => {
+                cluster_lines(cluster, object, clock::now())
+            }
+            _ => object_lines(object),
         };
         text.push_str(&output::render_lines(&lines, terminal));
-        let subject = Subject::of(kind.listing, object);
-        let entries = subject
-            .as_ref()
-            .map_or(Ok(Vec::new()), |of| source.journal(of.placement.as_ref().or(of.ocm_placement.as_ref())))?;
-        let concerned = |entry: &&JournalEntry| subject.as_ref().is_some_and(|subject| subject.concerns(entry));
-        let events: Vec<&JournalEntry> = entries.iter().filter(concerned).collect();
+        let mut events = Vec::new();
+        if let Some(subject) = Subject::of(kind.listing, object) {
+            events = source.journal(subject.placement.as_ref().or(subject.ocm_placement.as_ref()))?;
+            events.retain(|entry| subject.concerns(entry));
+        }
         let heading = Line::default().with(Style::Strong, "Events:");
         if events.is_empty() {
             text.push_str(&output::render_lines(&[heading.with(Style::Plain, "  <none>")], terminal));
         } else {
             text.push_str(&output::render_lines(&[heading], terminal));
+            let events: Vec<&JournalEntry> = events.iter().collect();
             text.push_str(&output::render_table(&events_table(&events, clock::now()), terminal));
         }
     }
@@ -141,16 +145,17 @@ fn page(
     let mut text = output::render_lines(&page.head, terminal);
     text.push('\n');
     text.push_str(&output::render_table(&page.clusters, terminal));
-    let muted = |words: String| output::render_lines(&[Line::default().with(Style::Muted, words)], terminal);
     if page.unlisted > 0 {
-        text.push_str(&muted(format!("and {}", counted(page.unlisted, "more cluster"))));
+        let words = format!("and {}", counted(page.unlisted, "more cluster"));
+        text.push_str(&output::render_lines(&[Line::default().with(Style::Muted, words)], terminal));
     }
     let entries = source.journal(Some(&view.record.key))?;
     let commit = |index: u64| view.snapshot_at(index).map(|snapshot| snapshot.commit.short().to_owned());
     text.push('\n');
     text.push_str(&output::render_table(&recent(&entries, PAGE_EVENTS_MAX, &commit, view.now), terminal));
     if let Some(rest) = entries.len().checked_sub(PAGE_EVENTS_MAX).filter(|rest| *rest > 0) {
-        text.push_str(&muted(format!("{} before; gitfleet events {}", counted(rest, "event"), view.word())));
+        let words = format!("{} before; gitfleet events {}", counted(rest, "event"), view.word());
+        text.push_str(&output::render_lines(&[Line::default().with(Style::Muted, words)], terminal));
     }
     Ok(text)
 }
@@ -171,7 +176,7 @@ impl Subject {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let namespace = text("/metadata/namespace");
         let placed = |name: Option<String>| name.map(|name| PlacementKey { namespace: namespace.clone(), name });
-        let parent = || text("/metadata/labels/kubernetes-fleet.io~1parent-CRP");
+        let parent = text("/metadata/labels/kubernetes-fleet.io~1parent-CRP");
         Some(match listing {
             Listing::Overrides => return None,
             Listing::Clusters => Self { cluster: text("/metadata/name"), ..Self::default() },
@@ -186,16 +191,16 @@ impl Subject {
                 ..Self::default()
             },
             Listing::Bindings => {
-                Self { placement: placed(parent()), cluster: text("/spec/targetCluster"), ..Self::default() }
+                Self { placement: placed(parent), cluster: text("/spec/targetCluster"), ..Self::default() }
             }
             Listing::Works => {
                 // Source: KubeFleet, whose works are in the namespace of their member; the placement's is a label.
                 let cluster = namespace.as_deref().and_then(|name| name.strip_prefix("fleet-member-"));
                 let of = text("/metadata/labels/kubernetes-fleet.io~1parent-placement-namespace");
-                let placement = parent().map(|name| PlacementKey { namespace: of, name });
+                let placement = parent.map(|name| PlacementKey { namespace: of, name });
                 Self { placement, cluster: cluster.map(str::to_owned), ..Self::default() }
             }
-            Listing::Snapshots | Listing::Policies => Self { placement: placed(parent()), ..Self::default() },
+            Listing::Snapshots | Listing::Policies => Self { placement: placed(parent), ..Self::default() },
             Listing::Evictions => Self {
                 placement: placed(text("/spec/placementName")),
                 cluster: text("/spec/clusterName"),
@@ -211,13 +216,16 @@ impl Subject {
     }
 
     fn concerns(&self, entry: &JournalEntry) -> bool {
-        let fact = |wanted: &Option<String>, name: &str| {
-            wanted.as_deref().is_none_or(|wanted| entry.facts.get(name).and_then(Value::as_str) == Some(wanted))
-        };
+        let ocm_placement = self.ocm_placement.as_ref().map(ToString::to_string);
         self.placement.as_ref().is_none_or(|wanted| entry.placement.as_ref() == Some(wanted))
             && self.cluster.as_deref().is_none_or(|wanted| entry.cluster.as_ref().is_some_and(|c| c.as_str() == wanted))
-            && fact(&self.ocm_placement.as_ref().map(ToString::to_string), "ocmPlacement")
-            && fact(&self.run, "run")
-            && fact(&self.stage, "stage")
+            && has_fact(entry, "ocmPlacement", ocm_placement.as_deref())
+            && has_fact(entry, "run", self.run.as_deref())
+            && has_fact(entry, "stage", self.stage.as_deref())
     }
+}
+
+/// Tells whether an entry has the wanted text as a fact; where none is wanted any entry has it.
+fn has_fact(entry: &JournalEntry, name: &str, wanted: Option<&str>) -> bool {
+    wanted.is_none_or(|wanted| entry.facts.get(name).and_then(Value::as_str) == Some(wanted))
 }

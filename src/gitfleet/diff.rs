@@ -66,11 +66,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let views = listed::views(&saved, &listed::names(&saved), clock::now());
     let view = views.iter().find(|view| view.record.key == key).with_context(|| format!("{key} has gone"))?;
     let cluster = args.cluster.as_deref().map(ClusterName::from);
-    let is_meant =
-        |binding: &&Binding| !binding.deleting && cluster.as_ref().is_none_or(|name| binding.cluster == *name);
-    let bindings: Vec<&Binding> = view.bindings().filter(is_meant).collect();
-    if let Some(cluster) = cluster.filter(|_| bindings.is_empty()) {
-        return Err(not_there(view, &cluster));
+    let mut bindings: Vec<&Binding> = view.bindings().filter(|binding| !binding.deleting).collect();
+    if let Some(cluster) = cluster {
+        bindings.retain(|binding| binding.cluster == cluster);
+        if bindings.is_empty() {
+            return Err(not_there(view, &cluster));
+        }
     }
     let mut manifests = None;
     let mut found = Vec::with_capacity(bindings.len());
@@ -78,6 +79,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
         let goal = view.goal().filter(|goal| binding.snapshot != Some(*goal));
         let mut lines = Vec::new();
         if let Some(goal) = goal {
+            // Only here: it needs a clone of the source, and what was changed on the cluster is shown without one.
             if manifests.is_none() {
                 manifests =
                     Some(Manifests::read_by(&saved, subjects::objects(&args.daemon, args.repo.as_deref())?, false));
@@ -109,13 +111,17 @@ fn not_there(view: &PlacementView, cluster: &ClusterName) -> anyhow::Error {
 
 /// Says which snapshots are compared.
 fn heading(view: &PlacementView, binding: &Binding, goal: Option<u64>) -> String {
-    let shown = |index: Option<u64>| {
-        let Some(index) = index else { return "no snapshot".to_owned() };
-        let commit = view.snapshot_at(index).map(|snapshot| format!(" ({})", snapshot.commit.short()));
-        format!("snapshot {index}{}", commit.unwrap_or_default())
-    };
+    let current = binding.snapshot.map_or_else(|| "no snapshot".to_owned(), |index| snapshot_name(view, index));
     match goal {
-        Some(goal) => format!("{} is to become {}", shown(binding.snapshot), shown(Some(goal))),
-        None => format!("{}, changed on the cluster", shown(binding.snapshot)),
+        Some(goal) => format!("{current} is to become {}", snapshot_name(view, goal)),
+        None => format!("{current}, changed on the cluster"),
+    }
+}
+
+/// Returns a snapshot's number, and its commit where that is known.
+fn snapshot_name(view: &PlacementView, index: u64) -> String {
+    match view.snapshot_at(index) {
+        Some(snapshot) => format!("snapshot {index} ({})", snapshot.commit.short()),
+        None => format!("snapshot {index}"),
     }
 }

@@ -55,7 +55,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let placement = args.placement.as_deref().map(|name| key_of(&source, name)).transpose()?;
     let commits = placement.as_ref().map(|key| commits_of(&source, key)).transpose()?.unwrap_or_default();
     let cluster = args.cluster.as_deref().map(ClusterName::from);
-    let (mut after, mut version, mut is_first) = (0, 0, true);
+    let mut after = 0;
+    let mut version = 0;
+    let mut is_first = true;
     loop {
         let mut entries = source.journal_after(placement.as_ref(), after)?;
         after = entries.last().map_or(after, |(number, _)| *number);

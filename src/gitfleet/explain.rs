@@ -160,8 +160,8 @@ fn read_accepted(configuration: &Configuration, known: &SourceRecord, accepted: 
     let state_dir = run::state_dir(configuration);
     let rendering = Rendering::of(configuration.render.as_ref(), Some(&state_dir))?;
     let mut cache = commit_reader::Cache::rendering(rendering);
-    let open = |spec| git::Source::open(spec, &state_dir);
-    let sources = source_specs(configuration)?.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let sources = source_specs(configuration)?.into_iter().map(|spec| git::Source::open(spec, &state_dir));
+    let sources = sources.collect::<Result<Vec<_>, _>>()?;
     if configuration.sources.is_empty() {
         return Ok(commit_reader::read_commit(sources[0].reader(), accepted, &mut cache)?);
     }

@@ -83,11 +83,10 @@ fn decisions(args: &DecisionsArgs) -> anyhow::Result<Exit> {
     }
     for hub in &saved.hubs {
         // What a record has just said is not said again for the hub.
-        let known = |problem: &&String| records.iter().all(|record| record.problem.as_ref() != Some(*problem));
-        hub.message
-            .iter()
-            .chain(hub.problems.iter().filter(known))
-            .for_each(|description| eprintln!("warning: {description}"));
+        let own = hub.problems.iter().filter(|problem| records.iter().all(|it| it.problem.as_ref() != Some(*problem)));
+        for description in hub.message.iter().chain(own) {
+            eprintln!("warning: {description}");
+        }
     }
     match args.output {
         Format::Json => output::print_json(&document(&records)),

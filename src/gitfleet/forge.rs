@@ -66,8 +66,8 @@ pub(crate) struct Setup {
 /// # Errors
 /// There is none in the configuration.
 fn meant<'a>(configuration: &'a Configuration, source: Option<&str>) -> anyhow::Result<Vec<(&'a Source, &'a Forge)>> {
-    let is_meant = |(of, _): &(&Source, &Forge)| source.is_none_or(|source| of.name == source);
-    let meant: Vec<_> = configuration.forges().filter(is_meant).collect();
+    let meant = configuration.forges().filter(|(of, _)| source.is_none_or(|source| of.name == source));
+    let meant: Vec<_> = meant.collect();
     match source {
         Some(source) if meant.is_empty() => {
             bail!("--source {source}: the configuration has no such source with a `forge`")
@@ -125,6 +125,16 @@ pub(super) enum State {
     Unknown,
 }
 
+impl State {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Missing => "missing",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// One thing that is needed.
 #[derive(Debug)]
 pub(super) struct Row {
@@ -153,12 +163,7 @@ impl Row {
 
 /// Returns the table of what is needed.
 pub(super) fn table(rows: Vec<Row>) -> Table {
-    let text = |state| match state {
-        State::Ok => "ok",
-        State::Missing => "missing",
-        State::Unknown => "unknown",
-    };
-    let rows = rows.into_iter().map(|row| vec![row.need, text(row.state).to_owned(), row.detail]);
+    let rows = rows.into_iter().map(|row| vec![row.need, row.state.text().to_owned(), row.detail]);
     Table { headers: ["NEEDED", "STATE", "DETAIL"].map(str::to_owned).to_vec(), rows: rows.collect() }
 }
 
@@ -169,10 +174,11 @@ pub(super) fn table(rows: Vec<Row>) -> Table {
 pub(super) async fn check(configuration: &Configuration, source: Option<&str>) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (source, forge) in meant(configuration, source)? {
-        let of_one = check_one(forge).await?;
-        let is_one = source.name.is_empty();
-        let named = |row: Row| if is_one { row } else { Row { need: format!("{}: {}", source.name, row.need), ..row } };
-        rows.extend(of_one.into_iter().map(named));
+        for row in check_one(forge).await? {
+            // A source alone has no name.
+            let need = if source.name.is_empty() { row.need } else { format!("{}: {}", source.name, row.need) };
+            rows.push(Row { need, ..row });
+        }
     }
     Ok(rows)
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use clap::ValueEnum as _;
 use clap::builder::{PossibleValue, TypedValueParser};
-use clap::error::{Error, ErrorKind};
+use clap::error::Error;
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use super::Daemon;
 use super::asked::{AskedKind, FirstWord, selector};
 use super::completion::{CompletedName, names};
 use super::exit::Exit;
-use super::kinds::{GetKind, Listing};
+use super::kinds::{GetKind, Listing, refused_value};
 use super::listed;
 use super::output::{self, Format, Terminal};
 use super::paths::{PathColumns, Template};
@@ -126,8 +126,7 @@ impl TypedValueParser for FormatParser {
     type Value = GetFormat;
 
     fn parse_ref(&self, cmd: &clap::Command, _: Option<&clap::Arg>, value: &OsStr) -> Result<GetFormat, Error> {
-        let refused = |why: String| Error::raw(ErrorKind::InvalidValue, format!("{why}\n")).with_cmd(cmd);
-        GetFormat::read(&value.to_string_lossy()).map_err(refused)
+        GetFormat::read(&value.to_string_lossy()).map_err(|why| refused_value(cmd, &why))
     }
 }
 
@@ -137,8 +136,10 @@ impl TypedValueParser for FormatParser {
 /// The records cannot be read, or nothing has a name.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut asked = args.kind.asked(&args.names)?;
-    for asked in asked.iter_mut().filter(|_| args.kubefleet) {
-        asked.kind.is_ours = false;
+    if args.kubefleet {
+        for asked in &mut asked {
+            asked.kind.is_ours = false;
+        }
     }
     let query = GetQuery { args, source: locate(&args.daemon)? };
     if args.watch {
@@ -204,7 +205,9 @@ impl GetQuery<'_> {
     fn meant(&self, mut objects: Vec<Value>, asked: &AskedKind) -> anyhow::Result<Vec<Value>> {
         let kind = asked.kind;
         objects.retain(|object| kind.only.is_none_or(|only| object["kind"] == only));
-        if let Some(namespace) = self.args.namespace.as_deref().filter(|_| !kind.is_cluster_wide()) {
+        if let Some(namespace) = self.args.namespace.as_deref()
+            && !kind.is_cluster_wide()
+        {
             objects.retain(|object| object["metadata"]["namespace"] == namespace);
         }
         for name in &asked.names {
@@ -289,8 +292,8 @@ impl GetQuery<'_> {
                 }
                 let before = known.take().unwrap_or_default();
                 let now: BTreeMap<_, Value> = found.iter().map(|one| (line_key(one), without_heartbeat(one))).collect();
-                let is_new = |one: &Value| before.get(&line_key(one)) != now.get(&line_key(one));
-                text.push_str(&self.step(asked, &found, is_new, before.is_empty()));
+                let is_new = found.iter().map(|one| before.get(&line_key(one)) != now.get(&line_key(one)));
+                text.push_str(&self.step(asked, &found, &is_new.collect::<Vec<_>>(), before.is_empty()));
                 *known = Some(now);
             }
             if !output::print_on(&text)? {
@@ -301,15 +304,16 @@ impl GetQuery<'_> {
     }
 
     /// Returns what is printed of a change: rows, below a header where there was none yet, or the objects one by one.
-    fn step(&self, asked: &AskedKind, found: &[Value], is_new: impl Fn(&Value) -> bool, has_header: bool) -> String {
+    fn step(&self, asked: &AskedKind, found: &[Value], is_new: &[bool], has_header: bool) -> String {
         if !matches!(self.args.output, GetFormat::Plain(Format::Table | Format::Wide)) {
-            let changed = found.iter().filter(|one| is_new(one));
-            return changed.map(|one| self.text(std::slice::from_ref(asked), &[vec![one.clone()]], true)).collect();
+            let changed = found.iter().zip(is_new).filter(|(_, is_new)| **is_new);
+            let texts = changed.map(|(one, _)| self.text(std::slice::from_ref(asked), &[vec![one.clone()]], true));
+            return texts.collect();
         }
         // Not folded: each row is one line.
         let terminal = Terminal { width: None, ..Terminal::of_stdout() };
         let text = output::render_table(&self.table(asked, found), terminal);
-        let is_shown = std::iter::once(has_header && !found.is_empty()).chain(found.iter().map(is_new));
+        let is_shown = std::iter::once(has_header && !found.is_empty()).chain(is_new.iter().copied());
         let lines = text.lines().zip(is_shown).filter(|(_, is_shown)| *is_shown);
         lines.flat_map(|(line, _)| [line, "\n"]).collect()
     }

@@ -128,12 +128,11 @@ pub fn described(command: Command) -> Command {
 }
 
 fn groups(command: &Command) -> String {
-    let known = |name: &&&str| command.find_subcommand(name).is_some();
     let width = command.get_subcommands().map(|sub| sub.get_name().len()).max().unwrap_or(0);
     let mut text = String::new();
     for (heading, names) in GROUPS {
         text.extend([heading, ":\n"]);
-        for sub in names.iter().filter(known).filter_map(|name| command.find_subcommand(name)) {
+        for sub in names.iter().filter_map(|name| command.find_subcommand(name)) {
             let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
             text.extend([format!("  {:width$}  {about}\n", sub.get_name())]);
         }
@@ -172,7 +171,8 @@ pub fn with_plain_usage(mut error: clap::Error, command: &mut Command) -> clap::
         return error;
     }
     command.build();
-    let (mut path, mut last) = (Vec::new(), &*command);
+    let mut path = Vec::new();
+    let mut last = &*command;
     for word in std::env::args().skip(1) {
         if let Some(sub) = last.find_subcommand(&word) {
             path.push(word);

@@ -53,10 +53,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let saved = source.read_for(Listing::Placements, ShownPart::Whole, Some(&key.to_string()))?;
     let now = clock::now();
     let subjects = Subjects::open(&args.daemon);
-    let subject = |commit: &_| subjects.as_ref().and_then(|subjects| subjects.of(commit));
     let views = listed::views(&saved, &listed::names(&saved), now);
     let view = views.iter().find(|view| view.record.key == key);
-    let past = view.map(|view| history(view, &subject)).unwrap_or_default();
+    let past = view.map(|view| history(view, &|commit| subjects.as_ref().and_then(|subjects| subjects.of(commit))));
+    let past = past.unwrap_or_default();
     match args.output {
         ListFormat::Json => output::print_json(&past),
         ListFormat::Table if past.is_empty() => {

@@ -56,7 +56,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let user = person::os_user();
     git(&repository, &["init", "--quiet", "--initial-branch=main"])?;
     git(&repository, &["add", "."])?;
-    let (name, email) = (format!("user.name={user}"), format!("user.email={user}@localhost"));
+    let name = format!("user.name={user}");
+    let email = format!("user.email={user}@localhost");
     git(&repository, &["-c", &name, "-c", &email, "commit", "--quiet", "--message", "Begin the fleet"])?;
     let there =
         if folder == Path::new(".") { String::new() } else { format!("  cd {}\n", quoted(&folder.to_string_lossy())) };

@@ -175,6 +175,11 @@ impl GetKind {
     }
 }
 
+/// Says why a value of a command line is refused.
+pub(super) fn refused_value(command: &clap::Command, why: &str) -> Error {
+    Error::raw(ErrorKind::InvalidValue, format!("{why}\n")).with_cmd(command)
+}
+
 #[derive(Clone)]
 struct Word;
 
@@ -182,8 +187,7 @@ impl TypedValueParser for Word {
     type Value = GetKind;
 
     fn parse_ref(&self, cmd: &clap::Command, _: Option<&clap::Arg>, value: &OsStr) -> Result<GetKind, Error> {
-        let refused = |why: String| Error::raw(ErrorKind::InvalidValue, format!("{why}\n")).with_cmd(cmd);
-        GetKind::of(&value.to_string_lossy()).map_err(refused)
+        GetKind::of(&value.to_string_lossy()).map_err(|why| refused_value(cmd, &why))
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {

@@ -208,10 +208,10 @@ fn named_configuration(matches: &ArgMatches) -> Option<&Path> {
     let mut config = last.get_raw("config").and_then(|mut values| values.next());
     while let Some((_, below)) = last.subcommand() {
         last = below;
-        let is_given = |id: &str| matches!(last.try_contains_id(id), Ok(true));
-        let is_named = is_given("config") && last.value_source("config") == Some(ValueSource::CommandLine);
-        config =
-            last.try_get_raw("config").ok().flatten().filter(|_| is_named).and_then(|mut raw| raw.next()).or(config);
+        let is_known = matches!(last.try_contains_id("config"), Ok(true));
+        if is_known && last.value_source("config") == Some(ValueSource::CommandLine) {
+            config = last.try_get_raw("config").ok().flatten().and_then(|mut raw| raw.next()).or(config);
+        }
     }
     config.map(Path::new)
 }
@@ -238,6 +238,7 @@ fn parse() -> clap::error::Result<Cli> {
 pub fn told(line: &str) -> clap::error::Result<Option<model::commands::Command>> {
     let cli = Cli::try_parse_from(line.split_whitespace())?;
     Ok(match cli.command {
+        // One about a commit is several commands, one for each gate.
         Command::Approve(args) if !args.is_of_commit() => Some(args.command(Verb::Approve)),
         Command::Reject(args) if !args.is_of_commit() => Some(args.command(Verb::Reject)),
         Command::Pause(args) => Some(args.command()),

@@ -15,7 +15,7 @@ use engine::store::saved::Records;
 use model::id::PlacementKey;
 use model::overrides::OverrideSnapshot;
 use model::records::{Binding, PlacementRecord, WorkStatus};
-use model::runs::{RunRecord, Runs};
+use model::runs::Runs;
 use model::target::TargetWord;
 use model::text;
 use views::conventions::conventional;
@@ -44,11 +44,8 @@ pub(crate) fn objects(saved: &Records, listing: Listing, now: Timestamp) -> Vec<
             .flat_map(|of| of.values().map(|p| policy_snapshot_object(p, is_last(of, p.index))))
             .collect(),
         Listing::Overrides => {
-            let newest = |snapshot: &OverrideSnapshot| {
-                let of = saved.overrides.iter().filter(|other| other.id.key == snapshot.id.key);
-                of.map(|other| other.id.index).max() == Some(snapshot.id.index)
-            };
-            saved.overrides.iter().map(|snapshot| override_snapshot_object(snapshot, newest(snapshot))).collect()
+            let all = saved.overrides.iter();
+            all.map(|snapshot| override_snapshot_object(snapshot, is_newest(saved, snapshot))).collect()
         }
         Listing::Bindings => {
             saved.bindings.values().flatten().map(|b| binding_object(b, work(saved, &b.placement, b))).collect()
@@ -72,6 +69,12 @@ pub(crate) fn objects(saved: &Records, listing: Listing, now: Timestamp) -> Vec<
     all.into_iter().map(conventional).collect()
 }
 
+/// Tells whether a snapshot is the last one of its override.
+fn is_newest(saved: &Records, snapshot: &OverrideSnapshot) -> bool {
+    let of = saved.overrides.iter().filter(|other| other.id.key == snapshot.id.key);
+    of.map(|other| other.id.index).max() == Some(snapshot.id.index)
+}
+
 /// Returns what a table shows of a kind that the daemon has no list of.
 pub(crate) fn lines(saved: &Records, kind: GetKind, subjects: Option<&Subjects>, now: Timestamp) -> Vec<Value> {
     if kind.columns() == Columns::KubeFleet {
@@ -80,17 +83,11 @@ pub(crate) fn lines(saved: &Records, kind: GetKind, subjects: Option<&Subjects>,
     let approvers = saved.source.as_ref().and_then(|source| source.approvers.as_deref());
     match kind.listing {
         Listing::Snapshots => snapshot_lines(saved, subjects),
-        Listing::Runs => {
-            let (records, names) = (records(saved), names(saved));
-            let line = |key: &PlacementKey, of: &Runs, run| {
-                run_line(run, records.get(key).copied(), names.is_shared(key, of), saved.snapshots.get(key), now)
-            };
-            saved.runs.iter().flat_map(|(key, of)| of.values().map(move |run| line(key, of, run))).collect()
-        }
+        Listing::Runs => run_lines(saved, now),
         Listing::Approvals => {
             let records = records(saved);
-            let line = |run: &RunRecord| approval_lines(run, records.get(&run.placement).copied(), approvers);
-            let requests = saved.runs.values().flat_map(|of| of.values().flat_map(line));
+            let runs = saved.runs.values().flat_map(Runs::values);
+            let requests = runs.flat_map(|run| approval_lines(run, records.get(&run.placement).copied(), approvers));
             let gates = saved.placements.iter().filter_map(|record| deletion_gate_line(record, approvers));
             let mut all: Vec<Value> = requests.chain(gates).collect();
             // Pending approvals come first.
@@ -109,6 +106,18 @@ fn records(saved: &Records) -> BTreeMap<&PlacementKey, &PlacementRecord> {
 /// Returns the names of all placements and runs that were read.
 pub(crate) fn names(saved: &Records) -> Names {
     Names::of(saved.placements.iter().map(|record| (&record.key, saved.runs.get(&record.key).unwrap_or(&NO_RUNS))))
+}
+
+fn run_lines(saved: &Records, now: Timestamp) -> Vec<Value> {
+    let records = records(saved);
+    let names = names(saved);
+    let mut lines = Vec::new();
+    for (key, of) in &saved.runs {
+        let record = records.get(key).copied();
+        let is_shared = names.is_shared(key, of);
+        lines.extend(of.values().map(|run| run_line(run, record, is_shared, saved.snapshots.get(key), now)));
+    }
+    lines
 }
 
 fn snapshot_lines(saved: &Records, subjects: Option<&Subjects>) -> Vec<Value> {

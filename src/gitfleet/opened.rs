@@ -27,7 +27,8 @@ pub(super) fn postgres_settings(store: &config::Store, postgres: &Postgres) -> a
             identity: postgres.client_cert_file.clone().zip(postgres.client_key_file.clone()),
         },
     };
-    let (url, schema) = (postgres.address()?, postgres.schema.clone());
+    let url = postgres.address()?;
+    let schema = postgres.schema.clone();
     Ok(PostgresSettings { url, password, schema, tls, journal_entries: store.journal_entries })
 }
 
@@ -61,8 +62,7 @@ pub(super) fn writable(settings: &config::Store) -> anyhow::Result<Box<dyn Store
 
 /// Tells whether the daemon of this configuration is one of several on a database and answers where the configuration says.
 pub(super) fn follows(configuration: &config::Configuration) -> bool {
-    let own = || Server::new(&configuration.http.listen.to_string(), None);
-    configuration.store.postgres.is_some() && own().is_replica()
+    configuration.store.postgres.is_some() && Server::new(&configuration.http.listen.to_string(), None).is_replica()
 }
 
 /// Returns where the daemon that has the store answers; `None` where nobody has it.

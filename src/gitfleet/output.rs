@@ -10,7 +10,7 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Table as Layout, Width, 
 use crossterm::terminal::{Clear, ClearType};
 use serde_json::Value;
 
-use super::config_file::as_called;
+use super::config_file::{as_called, variable};
 use super::exit::Exit;
 use super::help::Colour;
 use decide::status::work::counted;
@@ -163,10 +163,10 @@ pub fn set_colour(colour: Colour) {
 ///
 /// Source: <https://no-color.org>.
 fn has_colour(is_terminal: bool) -> bool {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-    let wanted = COLOUR.get().copied().unwrap_or_default().wanted();
-    wanted.unwrap_or_else(|| is_terminal && !set("NO_COLOR") && !is_dumb())
+    if let Some(wanted) = COLOUR.get().copied().unwrap_or_default().wanted() {
+        return wanted;
+    }
+    is_terminal && variable("NO_COLOR").is_none() && variable("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
 /// Returns a word that begins a complaint on standard error.

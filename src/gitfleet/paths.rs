@@ -76,6 +76,7 @@ fn pieces(rest: &mut &str, depth: usize) -> Result<Vec<Piece>, String> {
         };
         let close = closing(after, '}').ok_or_else(|| format!("the }} of {{{after} is missing"))?;
         let inner = after[..close].trim();
+        // Before an `{end}` returns: the caller continues after it.
         *rest = &after[close + 1..];
         if inner == "end" {
             return if depth > 0 { Ok(all) } else { Err("an {end} stands without a {range}".to_owned()) };
@@ -91,7 +92,8 @@ fn pieces(rest: &mut &str, depth: usize) -> Result<Vec<Piece>, String> {
 
 /// Finds the end of something that quotes and brackets may be in.
 fn closing(text: &str, end: char) -> Option<usize> {
-    let (mut quote, mut escaped) = (None, false);
+    let mut quote = None;
+    let mut escaped = false;
     for (at, c) in text.char_indices() {
         match quote {
             _ if escaped => escaped = false,
@@ -146,7 +148,8 @@ fn query_of(path: &str) -> Result<String, String> {
 
 /// Splits a field's name off; a backslash takes the meaning from a dot or a bracket.
 fn name(text: &str) -> (String, &str) {
-    let (mut name, mut escaped) = (String::new(), false);
+    let mut name = String::new();
+    let mut escaped = false;
     for (at, c) in text.char_indices() {
         match c {
             _ if escaped => {
@@ -161,6 +164,11 @@ fn name(text: &str) -> (String, &str) {
     (name, "")
 }
 
+fn cell(object: &Value, query: &str) -> String {
+    let texts: Vec<String> = found(query, object).collect();
+    if texts.is_empty() { NONE.to_owned() } else { texts.join(",") }
+}
+
 /// Columns with a header and a path each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathColumns(Vec<(String, String)>);
@@ -171,21 +179,19 @@ impl PathColumns {
     /// # Errors
     /// A part is none of these; for people.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        let column = |part: &str| {
-            let wrong = || format!("{part:?} is no column; write HEADER:PATH, such as NAME:.metadata.name");
-            let (header, path) = part.split_once(':').ok_or_else(wrong)?;
+        let mut columns = Vec::new();
+        for part in text.split(',') {
+            let Some((header, path)) = part.split_once(':') else {
+                return Err(format!("{part:?} is no column; write HEADER:PATH, such as NAME:.metadata.name"));
+            };
             let path = path.trim().trim_start_matches('{').trim_end_matches('}');
-            Ok((header.to_owned(), query_of(path)?))
-        };
-        text.split(',').map(column).collect::<Result<_, String>>().map(Self)
+            columns.push((header.to_owned(), query_of(path)?));
+        }
+        Ok(Self(columns))
     }
 
     /// Returns the table of objects.
     pub(crate) fn table(&self, objects: &[Value]) -> Table {
-        let cell = |object: &Value, query: &str| {
-            let texts: Vec<String> = found(query, object).collect();
-            if texts.is_empty() { NONE.to_owned() } else { texts.join(",") }
-        };
         Table {
             headers: self.0.iter().map(|(header, _)| header.clone()).collect(),
             rows: objects.iter().map(|object| self.0.iter().map(|(_, query)| cell(object, query)).collect()).collect(),

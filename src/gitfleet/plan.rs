@@ -82,8 +82,8 @@ enum PlanFormat {
 /// cannot be read.
 pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
     let asked = PlanRequest::of(&args.wanted)?;
-    let made = || output::with_spinner("planning", || make(args, &asked));
     let plan = match args.output {
+        // It shows more than the plan, which takes longer to find.
         PlanFormat::Table => {
             let described = output::with_spinner("planning", || describe(args, &asked))?;
             let Described { plan, stops, objects, overrides } = &described;
@@ -92,12 +92,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Exit> {
             described.plan
         }
         PlanFormat::Json => {
-            let plan = made()?;
+            let plan = output::with_spinner("planning", || make(args, &asked))?;
             output::print_json(&plan)?;
             plan
         }
         PlanFormat::Yaml => {
-            let plan = made()?;
+            let plan = output::with_spinner("planning", || make(args, &asked))?;
             output::print(&output::render_yaml(&[serde_json::to_value(&plan)?]))?;
             plan
         }
@@ -124,7 +124,8 @@ fn pull(args: &Args, asked: &PlanRequest) -> anyhow::Result<PullReport> {
         bail!("-o markdown is about a merge: name with --base what it would be merged into, such as --base main");
     };
     let (reader, _) = git::discover(&asked.repo)?;
-    let (base, head) = (reader.resolve(revision)?, reader.resolve(asked.head.as_deref().unwrap_or("HEAD"))?);
+    let base = reader.resolve(revision)?;
+    let head = reader.resolve(asked.head.as_deref().unwrap_or("HEAD"))?;
     let mut cache = Cache::rendering(asked.rendering()?);
     let tree = accepted(&reader, &base, &mut cache, "--base", revision)?;
     let candidate = read_candidate(&reader, &base, &head, &cache);
@@ -273,11 +274,12 @@ pub(super) fn read_later<'a>(
     }
     let (reader, _) = git::discover(repo)?;
     let mut cache = Cache::rendering(rendering.clone());
-    let read = |revision: &str| {
+    let mut trees = Vec::with_capacity(revisions.len());
+    for revision in revisions {
         let commit = reader.resolve(revision)?;
-        accepted(&reader, &commit, &mut cache, "--then", revision)
-    };
-    revisions.map(read).collect()
+        trees.push(accepted(&reader, &commit, &mut cache, "--then", revision)?);
+    }
+    Ok(trees)
 }
 
 /// Reads a commit that counts as accepted, or says why it cannot be.

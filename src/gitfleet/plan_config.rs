@@ -74,7 +74,8 @@ impl PlanRequest {
         let named = args.folder.named();
         let Some(path) = &args.config else {
             let repo = args.folder.path().to_owned();
-            let (base, head) = (only("--base", &args.base)?, only("--head", &args.head)?);
+            let base = only("--base", &args.base)?;
+            let head = only("--head", &args.head)?;
             return Ok(Self { repo, base, head, sources: Vec::new(), configuration: None });
         };
         let configuration = load_configuration(path)?;
@@ -93,7 +94,8 @@ impl PlanRequest {
                 configuration: Some((path.clone(), configuration)),
             });
         }
-        let (mut base, mut head) = (only("--base", &args.base)?, only("--head", &args.head)?);
+        let mut base = only("--base", &args.base)?;
+        let mut head = only("--head", &args.head)?;
         let source = &configuration.source;
         let root = PathBuf::from(&source.url);
         if named.is_none() && source.local().is_none() {
@@ -103,6 +105,7 @@ impl PlanRequest {
                 path.display()
             );
         }
+        // A folder that is named is planned as it stands, unless options name commits.
         if named.is_none() && is_repository(&root) {
             base = base.map_or_else(|| accepted_commit(&configuration), |base| Ok(Some(base)))?;
             head = head.or_else(|| source.branch.clone()).or_else(|| Some("HEAD".to_owned()));

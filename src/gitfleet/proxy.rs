@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
+use super::config_file::variable;
 use config::Proxy;
 
 /// The variables that name proxies; some tools know them in small letters only.
@@ -18,8 +19,7 @@ const VARIABLES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_pr
 /// # Errors
 /// The program cannot be started again.
 pub(crate) fn heed(proxy: Proxy) -> anyhow::Result<()> {
-    let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    let set: Vec<&str> = VARIABLES.into_iter().filter(is_set).collect();
+    let set: Vec<&str> = VARIABLES.into_iter().filter(|name| variable(name).is_some()).collect();
     if set.is_empty() {
         return Ok(());
     }

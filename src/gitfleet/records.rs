@@ -87,10 +87,11 @@ impl Daemon {
         if let Some(path) = &self.token_file {
             return Ok(Some(read_secret(path)?));
         }
-        let named = std::env::var("GITFLEET_TOKEN").ok().filter(|token| !token.is_empty());
+        if let Some(named) = std::env::var("GITFLEET_TOKEN").ok().filter(|token| !token.is_empty()) {
+            return Ok(Some(named.into()));
+        }
         // It is for the daemon's own user: others have none, and may read where no token is needed.
-        let left = || read_secret(&person::token_path(store?)).ok();
-        Ok(named.map(SecretString::from).or_else(left))
+        Ok(store.and_then(|store| read_secret(&person::token_path(store)).ok()))
     }
 }
 
@@ -175,7 +176,8 @@ impl RecordsSource {
                 ))
             }
             Self::Store(_) => {
-                let (fleet, now) = (fleet_of(self.read()?), clock::now());
+                let fleet = fleet_of(self.read()?);
+                let now = clock::now();
                 Ok(fleet.placements.get(placement).map(|placed| placed.shown(&fleet, now).row.clone()))
             }
         }
@@ -270,8 +272,10 @@ impl RecordsSource {
 
 /// Returns the lines of a fleet, as the daemon's pages have them.
 fn lines_of(fleet: &FleetView, listing: Listing, name: Option<&str>) -> anyhow::Result<Vec<Value>> {
-    let (now, filter) = (clock::now(), ListFilter { name: name.map(str::to_owned), ..ListFilter::default() });
-    let (mut lines, mut part) = (Vec::new(), ListPart { limit: Some(PAGE_ITEMS_MAX), after: None });
+    let now = clock::now();
+    let filter = ListFilter { name: name.map(str::to_owned), ..ListFilter::default() };
+    let mut lines = Vec::new();
+    let mut part = ListPart { limit: Some(PAGE_ITEMS_MAX), after: None };
     loop {
         let page = match listing {
             Listing::Placements => lists::placements(fleet, &filter, Order::Name, &part, now),
@@ -296,7 +300,8 @@ fn journal_of(
     after: u64,
     mut page: impl FnMut(u64) -> anyhow::Result<JournalPage>,
 ) -> anyhow::Result<Vec<(u64, JournalEntry)>> {
-    let (mut entries, mut after) = (Vec::new(), Some(after));
+    let mut entries = Vec::new();
+    let mut after = Some(after);
     while let Some(number) = after {
         let found = page(number)?;
         entries.extend(found.entries);

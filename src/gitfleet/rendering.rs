@@ -8,7 +8,6 @@ use super::forge::Row;
 use config::{Configuration, FILE_NAME_DEFAULT};
 use daemon::rendering::Rendering;
 use member::decryption;
-use model::rendering::Renderer;
 use render::Programs;
 
 /// Returns what renders the folders of a tree: what a configuration says, or without one the `render:` of the `gitfleet.yaml` in the
@@ -31,11 +30,11 @@ pub(super) fn rows(configuration: &Configuration) -> Vec<Row> {
     const NEED: &str = "rendering";
     let Some(render) = &configuration.render else { return Vec::new() };
     let programs = Programs::new(render.folder.clone(), std::env::temp_dir());
-    let row = |(renderer, version): (Renderer, String)| match programs.find(renderer, &version) {
+    let rows = render.versions().into_iter().map(|(renderer, version)| match programs.find(renderer, &version) {
         Ok(found) => Row::ok(NEED, format!("{} {version} at {}", renderer.program(), found.path().display())),
         Err(error) => Row::missing(NEED, error.to_string()),
-    };
-    render.versions().into_iter().map(row).collect()
+    });
+    rows.collect()
 }
 
 /// Says whether the program that decrypts is there, in the version that a configuration names.

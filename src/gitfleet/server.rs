@@ -84,7 +84,8 @@ impl Server {
     /// # Errors
     /// As [`Server::ask`].
     pub(crate) fn pages(&self, path: &str, name: Option<&str>) -> anyhow::Result<Vec<Value>> {
-        let (mut items, mut after) = (Vec::new(), None::<String>);
+        let mut items = Vec::new();
+        let mut after: Option<String> = None;
         loop {
             let mut query = form_urlencoded::Serializer::new(String::new());
             query.extend_pairs(name.iter().map(|name| ("name", name)));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -111,8 +112,9 @@ enum SimulationFormat {
 const UNTIL_MAX: Duration = Duration::from_hours(24 * 366);
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time; write a number with a unit, such as 90s, 5m or 1h30m");
-    let duration = model::api::check::duration(text).ok_or_else(wrong)?;
+    let Some(duration) = model::api::check::duration(text) else {
+        return Err(format!("{text:?} is no time; write a number with a unit, such as 90s, 5m or 1h30m"));
+    };
     if duration > UNTIL_MAX { Err(format!("{text} is more than a year")) } else { Ok(duration) }
 }
 
@@ -125,7 +127,8 @@ impl FromStr for Range {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (first, last) = text.split_once("..").unwrap_or((text, text));
-        let (first, last) = (duration(first)?, duration(last)?);
+        let first = duration(first)?;
+        let last = duration(last)?;
         if first > last { Err(format!("{text}: the first is longer than the second")) } else { Ok(Self(first, last)) }
     }
 }
@@ -159,8 +162,9 @@ impl FromStr for Away {
     fn from_str(text: &str) -> Result<Self, String> {
         let Where { cluster, what } = text.parse()?;
         let Some(what) = what else { return Ok(Self(Absence { cluster, from: Duration::ZERO, until: None })) };
-        let wrong = || format!("{what:?}: write FROM..UNTIL, such as 10m..70m; either may be left out");
-        let (from, until) = what.split_once("..").ok_or_else(wrong)?;
+        let Some((from, until)) = what.split_once("..") else {
+            return Err(format!("{what:?}: write FROM..UNTIL, such as 10m..70m; either may be left out"));
+        };
         let from = if from.is_empty() { Duration::ZERO } else { duration(from)? };
         let until = if until.is_empty() { None } else { Some(duration(until)?) };
         if until.is_some_and(|until| until <= from) {
@@ -178,11 +182,10 @@ impl FromStr for ApproveAt {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?}: write STAGE@TIME or RUN/STAGE@TIME, such as staging@1h");
-        let (gate, at) = text.rsplit_once('@').ok_or_else(wrong)?;
+        let (gate, at) = text.rsplit_once('@').unwrap_or_default();
         let (run, stage) = gate.rsplit_once('/').map_or((None, gate), |(run, stage)| (Some(run), stage));
         if stage.is_empty() || run.is_some_and(str::is_empty) {
-            return Err(wrong());
+            return Err(format!("{text:?}: write STAGE@TIME or RUN/STAGE@TIME, such as staging@1h"));
         }
         Ok(Self(TimedApproval { run: run.map(str::to_owned), stage: stage.to_owned(), at: duration(at)? }))
     }
@@ -199,14 +202,22 @@ impl FromStr for ThenAt {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?}: write REV@TIME, such as HEAD@10m");
         // From the right: a revision may have an `@` of its own, as in `HEAD@{1}`.
-        let (revision, at) = text.rsplit_once('@').filter(|(revision, _)| !revision.is_empty()).ok_or_else(wrong)?;
+        let Some((revision, at)) = text.rsplit_once('@').filter(|(revision, _)| !revision.is_empty()) else {
+            return Err(format!("{text:?}: write REV@TIME, such as HEAD@10m"));
+        };
         let at = duration(at)?;
         if at.is_zero() {
             return Err(format!("{text}: it comes after the first push; write a time above 0s"));
         }
         Ok(Self { revision: revision.to_owned(), at })
+    }
+}
+
+impl ThenAt {
+    /// Returns it as the option that it was given by.
+    fn option(&self) -> String {
+        format!("--then {}@{}", self.revision, format_duration(self.at))
     }
 }
 
@@ -217,14 +228,13 @@ impl FromStr for ThenAt {
 fn later_pushes(args: &Args, rendering: &Rendering) -> anyhow::Result<Vec<LaterPush>> {
     let mut all: Vec<&ThenAt> = args.then.iter().collect();
     all.sort_by_key(|then| then.at);
-    let message = |then: &ThenAt| format!("--then {}@{}", then.revision, format_duration(then.at));
     if let Some([first, second]) = all.array_windows().find(|[first, second]| first.at == second.at) {
-        return Err(Misuse(format!("{} and {}: give each a time of its own", message(first), message(second))).into());
+        return Err(Misuse(format!("{} and {}: give each a time of its own", first.option(), second.option())).into());
     }
     if let Some(last) = all.last().filter(|last| last.at >= args.until) {
         return Err(Misuse(format!(
             "{}: the simulation ends before, at --until {}",
-            message(last),
+            last.option(),
             format_duration(args.until)
         ))
         .into());
@@ -310,9 +320,10 @@ fn exit(simulated: &Simulated) -> Exit {
 /// Checks what options name against the tree, and finds the objects that fail.
 fn checked(args: &Args, mut scenario: Scenario) -> anyhow::Result<Scenario> {
     // Any of the commits may bring it or take it away.
-    let trees = || scenario.base.iter().chain([&scenario.head]).chain(scenario.then.iter().map(|push| &push.tree));
+    let later = scenario.then.iter().map(|push| &push.tree);
+    let trees: Vec<&Arc<Tree>> = scenario.base.iter().chain([&scenario.head]).chain(later).collect();
     for key in &scenario.placements {
-        if !trees().any(|tree| tree.placements.contains_key(key)) {
+        if !trees.iter().any(|tree| tree.placements.contains_key(key)) {
             let all = scenario.head.placements.keys().map(ToString::to_string);
             return Err(anyhow!("--placement {key}: the tree has no such placement; it has {}", listing(all)));
         }
@@ -321,7 +332,7 @@ fn checked(args: &Args, mut scenario: Scenario) -> anyhow::Result<Scenario> {
     let failing = args.fail.iter().map(|at| ("--fail", &at.cluster));
     let never = args.never_available.iter().map(|at| ("--never-available", &at.cluster));
     for (option, cluster) in away.chain(failing).chain(never) {
-        if !trees().any(|tree| tree.clusters.contains_key(cluster)) {
+        if !trees.iter().any(|tree| tree.clusters.contains_key(cluster)) {
             let all = scenario.head.clusters.keys().map(ToString::to_string);
             return Err(anyhow!("{option} {cluster}: the tree has no such cluster; it has {}", listing(all)));
         }
@@ -351,16 +362,16 @@ fn objects_of(option: &str, what: &str, tree: &Tree) -> anyhow::Result<BTreeSet<
         [kind, namespace, name] => (kind, Some(namespace), name),
         _ => ("", None, ""),
     };
-    let is_meant = |key: &ObjectKey| {
-        key.kind.eq_ignore_ascii_case(kind) && key.name == name && namespace.is_none_or(|of| key.namespace == of)
-    };
     // Envelopes of KubeFleet's own kinds are inputs; annotated ConfigMaps are objects like others.
     let envelopes =
         tree.manifests.iter().chain(&tree.inputs).filter_map(|m| envelope::entries(&m.object).ok()).flatten();
     let inner = envelopes.filter_map(|(_, object)| ObjectId::of(&object)).map(|id| id.key());
     let given = tree.in_given_namespaces();
     let plain = tree.manifests.iter().chain(&given).map(|manifest| manifest.id.key());
-    let found: BTreeSet<ObjectKey> = plain.chain(inner).filter(is_meant).collect();
+    let found = plain.chain(inner).filter(|key| {
+        key.kind.eq_ignore_ascii_case(kind) && key.name == name && namespace.is_none_or(|of| key.namespace == of)
+    });
+    let found: BTreeSet<ObjectKey> = found.collect();
     if found.is_empty() {
         return Err(anyhow!("{option} {what}: the tree has no such placement, and no such object as Kind/NAME"));
     }

@@ -116,13 +116,16 @@ fn after(now: Timestamp, time: Duration) -> Timestamp {
 
 /// Returns the next summary, or `None` at the deadline.
 fn next(changes: &Receiver<anyhow::Result<Summary>>, deadline: Option<Timestamp>) -> Option<anyhow::Result<Summary>> {
-    let ended = || anyhow!("reading the fleet ended without a reason");
-    let Some(deadline) = deadline else { return Some(changes.recv().unwrap_or_else(|_| Err(ended()))) };
-    let left = Duration::try_from(deadline.duration_since(clock::now())).unwrap_or_default();
-    match changes.recv_timeout(left) {
+    let received = match deadline {
+        None => changes.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        Some(deadline) => {
+            changes.recv_timeout(Duration::try_from(deadline.duration_since(clock::now())).unwrap_or_default())
+        }
+    };
+    match received {
         Ok(read) => Some(read),
         Err(RecvTimeoutError::Timeout) => None,
-        Err(RecvTimeoutError::Disconnected) => Some(Err(ended())),
+        Err(RecvTimeoutError::Disconnected) => Some(Err(anyhow!("reading the fleet ended without a reason"))),
     }
 }
 

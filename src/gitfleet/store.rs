@@ -166,7 +166,8 @@ fn migrate(from: &Path, to: &Path) -> anyhow::Result<Exit> {
     if !new.list("")?.is_empty() {
         bail!("the store of {} is not empty: nothing was moved", to.display());
     }
-    let (mut ops, mut records) = (Vec::new(), 0);
+    let mut ops = Vec::new();
+    let mut records = 0;
     old.scan("", &mut |key, value, _| {
         ops.push(Op::Put { key: key.to_owned(), value: value.to_vec(), expected: Expected::Absent });
         records += 1;
@@ -189,12 +190,14 @@ fn migrate(from: &Path, to: &Path) -> anyhow::Result<Exit> {
 /// Returns the entries of a journal that another does not have yet. The other has some where its records were moved away earlier: journals
 /// only grow, so it keeps what it had.
 fn journal_beyond(old: &dyn Store, new: &dyn Store) -> anyhow::Result<Vec<JournalEntry>> {
-    let entries = |store: &dyn Store| -> store::Result<Vec<JournalEntry>> {
-        Ok(store.journal(0, usize::MAX)?.into_iter().map(|(_, entry)| entry).collect())
-    };
-    let (mut entries, known) = (entries(old)?, entries(new)?);
+    let mut entries = journal(old)?;
+    let known = journal(new)?;
     anyhow::ensure!(entries.starts_with(&known), "its journal is another's: nothing was moved");
     Ok(entries.split_off(known.len()))
+}
+
+fn journal(store: &dyn Store) -> store::Result<Vec<JournalEntry>> {
+    Ok(store.journal(0, usize::MAX)?.into_iter().map(|(_, entry)| entry).collect())
 }
 
 /// Fails where two stores do not hold the same records.

@@ -27,9 +27,12 @@ pub(crate) fn objects(daemon: &Daemon, clone: Option<&Path>) -> anyhow::Result<g
         let (named, _) = git::discover(clone)?;
         return Ok(kept.map_or_else(|| named.clone(), |kept| named.with_blobs_of(&kept)));
     }
-    let here = || git::discover(".".as_ref()).map(|(reader, _)| reader);
-    kept.map_or_else(here, Ok)
-        .context("the snapshots are in git: name a clone of the source with --repo, or the configuration with -c")
+    if let Some(kept) = kept {
+        return Ok(kept);
+    }
+    let (reader, _) = git::discover(Path::new("."))
+        .context("the snapshots are in git: name a clone of the source with --repo, or the configuration with -c")?;
+    Ok(reader)
 }
 
 /// Reads the subjects of commits.

@@ -126,11 +126,15 @@ fn surveyed(args: &Args, configuration: Option<&Configuration>) -> anyhow::Resul
 
 /// Returns the folder that is checked, and whether it is that of the source. A folder that is named is taken to be.
 fn folder(named: Option<&Path>, source: &Source) -> (PathBuf, bool) {
-    let has_files = |root: &&Path| !(root.join("HEAD").is_file() && root.join("objects").is_dir());
-    match (named, source.local().filter(has_files)) {
-        (Some(dir), _) => (dir.to_owned(), true),
-        (None, Some(root)) => (root.join(&source.path), true),
-        (None, None) => (PathBuf::from("."), source.path == "."),
+    if let Some(dir) = named {
+        return (dir.to_owned(), true);
+    }
+    match source.local() {
+        // A bare repository has no files.
+        Some(root) if !(root.join("HEAD").is_file() && root.join("objects").is_dir()) => {
+            (root.join(&source.path), true)
+        }
+        _ => (PathBuf::from("."), source.path == "."),
     }
 }
 
@@ -145,8 +149,12 @@ fn within_limits(survey: Survey, tenants: &Tenants) -> Survey {
 
 /// Returns what is to be said, and the summary.
 fn findings(survey: Survey) -> (Findings, String) {
-    let described = |Skipped { path, line, why }| SkippedDocument { path, line, reason: why.to_string() };
-    let skipped = survey.skipped.into_iter().map(described).collect();
+    let skipped = survey.skipped.into_iter().map(|Skipped { path, line, why }| SkippedDocument {
+        path,
+        line,
+        reason: why.to_string(),
+    });
+    let skipped = skipped.collect();
     match survey.tree {
         Err(errors) => {
             let summary = counted(errors.len(), "error");

@@ -29,20 +29,21 @@ pub(crate) fn prefixes(listing: Listing, detail: ShownPart, only: Option<&[Place
     let Some(only) = only.filter(|only| only.len() <= NAMED_MAX) else {
         return kinds(listing, detail).iter().map(|kind| (*kind).to_owned()).collect();
     };
-    let of = |kind: &&str| {
-        let kind = *kind;
-        let make: fn(&PlacementKey) -> String = match kind {
-            PLACEMENT_PREFIX => placement_key,
-            POLICY_PREFIX => policy_prefix,
-            SNAPSHOT_PREFIX => snapshot_prefix,
-            BINDING_PREFIX => binding_prefix,
-            RUN_PREFIX => run_prefix,
-            WORK_PREFIX => work_prefix,
-            _ => return vec![kind.to_owned()],
-        };
-        only.iter().map(make).collect()
+    kinds(listing, detail).iter().flat_map(|kind| prefixes_of(kind, only)).collect()
+}
+
+/// Returns the prefixes of the records of one kind that belong to placements; that of all records where the kind belongs to none.
+fn prefixes_of(kind: &str, placements: &[PlacementKey]) -> Vec<String> {
+    let make: fn(&PlacementKey) -> String = match kind {
+        PLACEMENT_PREFIX => placement_key,
+        POLICY_PREFIX => policy_prefix,
+        SNAPSHOT_PREFIX => snapshot_prefix,
+        BINDING_PREFIX => binding_prefix,
+        RUN_PREFIX => run_prefix,
+        WORK_PREFIX => work_prefix,
+        _ => return vec![kind.to_owned()],
     };
-    kinds(listing, detail).iter().flat_map(of).collect()
+    placements.iter().map(make).collect()
 }
 
 /// Returns the placement that everything of a listing with this name belongs to, given all placements; `None` where the name alone
@@ -52,14 +53,18 @@ pub(crate) fn placements_of<'a>(
     name: &str,
     all: impl Iterator<Item = &'a PlacementKey>,
 ) -> Option<Vec<PlacementKey>> {
-    let target = TargetWord::read(name);
-    // The namespace of a work is that of a member.
-    let work = name.split_once('/').map_or(name, |(_, name)| name);
-    let is_meant = |key: &PlacementKey| match listing {
-        Listing::Placements => target.is_placement(key),
-        _ => work_name(key) == work,
-    };
-    matches!(listing, Listing::Placements | Listing::Works).then(|| all.filter(|key| is_meant(key)).cloned().collect())
+    match listing {
+        Listing::Placements => {
+            let target = TargetWord::read(name);
+            Some(all.filter(|key| target.is_placement(key)).cloned().collect())
+        }
+        Listing::Works => {
+            // The namespace of a work is that of a member.
+            let work = name.split_once('/').map_or(name, |(_, name)| name);
+            Some(all.filter(|key| work_name(key) == work).cloned().collect())
+        }
+        _ => None,
+    }
 }
 
 /// Returns the kinds of records that a listing is made of.

@@ -1,7 +1,7 @@
 //! Errors of rendering, and what programs say, made fit to be shown.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{MEMORY_BYTES_MAX, MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX};
 use model::error::{Classify, ErrorClass};
@@ -106,6 +106,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Names the program that cannot be started; for `map_err`.
+    pub(super) fn start(program: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Start { program, source }
+    }
+
+    /// Names the folder or file that cannot be written; for `map_err`.
+    pub(super) fn scratch(path: &Path) -> impl Fn(io::Error) -> Self {
+        |source| Self::Scratch { path: path.to_owned(), source }
+    }
     /// Tells whether the folder is the cause: the commit is then refused. Otherwise another attempt may succeed.
     pub fn is_of_the_folder(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Memory { .. } | Self::Large { .. }) || self.may_be_of_the_machine()
@@ -146,12 +155,16 @@ pub(super) fn lacks_memory(said: &[u8]) -> bool {
 pub(super) fn message(said: &[u8], root: &str) -> String {
     let text = String::from_utf8_lossy(said);
     let start = text.lines().position(|line| line.starts_with("Error:")).unwrap_or(0);
-    let is_trace = |line: &&str| line.starts_with("goroutine ") || line.starts_with("runtime stack:");
     let lines = text.lines().skip(start).take_while(|line| !is_trace(line));
     let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
     let text = words.join(" ").replace(&format!("{root}/"), "").replace(root, ".");
     let text = text.strip_prefix("Error: ").unwrap_or(&text);
     text.chars().filter(|c| !is_unseen(*c)).collect()
+}
+
+/// Tells whether a line begins the list of what a program of Go was doing when it failed.
+fn is_trace(line: &str) -> bool {
+    line.starts_with("goroutine ") || line.starts_with("runtime stack:")
 }
 
 /// Shortens what a program said to [`MESSAGE_BYTES_MAX`].

@@ -37,15 +37,14 @@ enum Pipe {
 /// # Errors
 /// `Start`, `Slow`, `Large`.
 pub(super) fn run(command: &mut Command, program: &'static str, time_max: Duration) -> Result<Output, Error> {
-    let failed = |source| Error::Start { program, source };
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = in_own_group(command).spawn().map_err(failed)?;
+    let mut child = in_own_group(command).spawn().map_err(Error::start(program))?;
     let ended = follow(&mut child, program, time_max);
     // Without this it would stay, and a program may never end.
     if ended.is_err() {
         kill_group(&mut child);
     }
-    let status = child.wait().map_err(failed)?;
+    let status = child.wait().map_err(Error::start(program))?;
     let (printed, said) = ended?;
     Ok(Output { status, printed, said })
 }
@@ -78,16 +77,19 @@ fn kill_group(child: &mut Child) {
 
 /// Reads what a program prints until it ends.
 fn follow(child: &mut Child, program: &'static str, time_max: Duration) -> Result<(Vec<u8>, Vec<u8>), Error> {
-    let failed = |source| Error::Start { program, source };
     let (pipes, read) = channel();
-    let (out, err) = (child.stdout.take().expect("it is piped"), child.stderr.take().expect("it is piped"));
+    let out = child.stdout.take().expect("it is piped");
+    let err = child.stderr.take().expect("it is piped");
     // They end with the program, which the caller ends.
-    start(pipes.clone(), out, OUTPUT_BYTES_MAX, Pipe::Printed).map_err(failed)?;
-    start(pipes, err, SAID_BYTES_MAX, Pipe::Said).map_err(failed)?;
-    let (mut printed, mut said, mut waited, mut end_pause) = (None, None, Duration::ZERO, END_PAUSE_MIN);
+    start(pipes.clone(), out, OUTPUT_BYTES_MAX, Pipe::Printed).map_err(Error::start(program))?;
+    start(pipes, err, SAID_BYTES_MAX, Pipe::Said).map_err(Error::start(program))?;
+    let mut printed = None;
+    let mut said = None;
+    let mut waited = Duration::ZERO;
+    let mut end_pause = END_PAUSE_MIN;
     loop {
         let all = printed.is_some() && said.is_some();
-        if all && child.try_wait().map_err(failed)?.is_some() {
+        if all && child.try_wait().map_err(Error::start(program))?.is_some() {
             return Ok((printed.unwrap_or_default(), said.unwrap_or_default()));
         }
         let pause = if all { end_pause } else { time_max.saturating_sub(waited).min(Duration::from_millis(100)) };
@@ -96,13 +98,13 @@ fn follow(child: &mut Child, program: &'static str, time_max: Duration) -> Resul
         }
         match read.recv_timeout(pause) {
             Ok(Pipe::Printed(bytes)) => {
-                let bytes = bytes.map_err(failed)?;
+                let bytes = bytes.map_err(Error::start(program))?;
                 if bytes.len() > OUTPUT_BYTES_MAX {
                     return Err(Error::Large { program });
                 }
                 printed = Some(bytes);
             }
-            Ok(Pipe::Said(bytes)) => said = Some(bytes.map_err(failed)?),
+            Ok(Pipe::Said(bytes)) => said = Some(bytes.map_err(Error::start(program))?),
             Err(RecvTimeoutError::Timeout) => waited += pause,
             // Both pipes are at their end: there is nothing to receive any more, and the pause has not passed.
             Err(RecvTimeoutError::Disconnected) => {
@@ -121,17 +123,18 @@ fn start(
     bytes_max: usize,
     kind: fn(std::io::Result<Vec<u8>>) -> Pipe,
 ) -> std::io::Result<()> {
-    let read = move || {
+    let thread = std::thread::Builder::new().name("gitfleet-render".to_owned());
+    let started = thread.spawn(move || {
         let mut bytes = Vec::new();
         let mut pipe = pipe;
         let result = pipe.by_ref().take(bytes_max as u64 + 1).read_to_end(&mut bytes).map(|_| bytes);
         let more = result.as_ref().is_ok_and(|bytes| bytes.len() > bytes_max);
         // The receiver may be gone.
         drop(pipes.send(kind(result)));
-        // Whoever says too much is not stopped by a full pipe.
+        // A program that says too much is not stopped by a full pipe.
         if more {
             drop(std::io::copy(&mut pipe, &mut std::io::sink()));
         }
-    };
-    std::thread::Builder::new().name("gitfleet-render".to_owned()).spawn(read).map(drop)
+    });
+    started.map(drop)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
@@ -78,8 +78,6 @@ pub enum Job<'a> {
 impl Job<'_> {
     /// Returns the arguments of the program.
     fn arguments(self) -> Vec<String> {
-        // A name may begin with a dash.
-        let below_the_tree = |path: &str| format!("./{path}");
         match self {
             Self::Kustomization(folder) => {
                 let options = ["build", "--load-restrictor", "LoadRestrictionsRootOnly"];
@@ -104,6 +102,11 @@ impl Job<'_> {
             }
         }
     }
+}
+
+/// Returns a path as an argument: a name may begin with a dash.
+fn below_the_tree(path: &str) -> String {
+    format!("./{path}")
 }
 
 /// Returns a path as one element of an option that takes a list: a comma in it would begin another path, out of the tree too.
@@ -153,18 +156,21 @@ impl Programs {
 impl Programs {
     /// Returns the version that a program says it has. Its file is asked once.
     fn version_of(&self, program: &Program) -> Result<Option<String>, Error> {
-        let said = || self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let file = ProgramFile::at(&program.path);
-        if let Some(known) = file.as_ref().and_then(|file| said().get(file).cloned()) {
+        if let Some(known) = file.as_ref().and_then(|file| self.said().get(file).cloned()) {
             return Ok(known);
         }
         let found = program.version()?;
         if let Some(file) = file {
-            let mut said = said();
+            let mut said = self.said();
             said.retain(|known, _| known.path != file.path);
             said.insert(file, found.clone());
         }
         Ok(found)
+    }
+
+    fn said(&self) -> MutexGuard<'_, BTreeMap<ProgramFile, Option<String>>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the same with the programs of `PATH`.
@@ -197,13 +203,13 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn new(parent: &Path) -> Result<Self, Error> {
-        let failed = |source| Error::Scratch { path: parent.to_owned(), source };
-        std::fs::create_dir_all(parent).map_err(failed)?;
-        let dir = tempfile::Builder::new().prefix("gitfleet-render-").tempdir_in(parent).map_err(failed)?;
+        std::fs::create_dir_all(parent).map_err(Error::scratch(parent))?;
+        let dir = tempfile::Builder::new().prefix("gitfleet-render-").tempdir_in(parent);
+        let dir = dir.map_err(Error::scratch(parent))?;
         // What a program prints has the real path.
-        let root = dir.path().canonicalize().map_err(failed)?;
+        let root = dir.path().canonicalize().map_err(Error::scratch(parent))?;
         for folder in ["home", "bin", "tree"] {
-            std::fs::create_dir(root.join(folder)).map_err(failed)?;
+            std::fs::create_dir(root.join(folder)).map_err(Error::scratch(parent))?;
         }
         Ok(Self { dir, root })
     }
@@ -216,11 +222,10 @@ impl Scratch {
         let tree = self.tree();
         for input in inputs {
             let path = tree.join(&*input.path);
-            let failed = |source| Error::Scratch { path: path.clone(), source };
             if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder).map_err(failed)?;
+                std::fs::create_dir_all(folder).map_err(Error::scratch(&path))?;
             }
-            std::fs::write(&path, &input.content).map_err(failed)?;
+            std::fs::write(&path, &input.content).map_err(Error::scratch(&path))?;
         }
         Ok(())
     }

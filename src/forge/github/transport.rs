@@ -42,11 +42,11 @@ impl Crab {
 
     /// Acts as an App, in the installation that has the repository, `OWNER/NAME`.
     pub(crate) fn with_app(base: &str, id: u64, pem: &SecretString, repository: String) -> Result<Self> {
-        let what = "read the private key of the GitHub App";
-        let refused = |why: &str| Error::Refused { what: what.to_owned(), why: why.to_owned() };
-        let builder = builder(base)?
-            .app_from_rsa_pem(AppId(id), pem.expose_secret().as_bytes())
-            .map_err(|_| refused("it is no RSA key in PEM form"))?;
+        let builder =
+            builder(base)?.app_from_rsa_pem(AppId(id), pem.expose_secret().as_bytes()).map_err(|_| Error::Refused {
+                what: "read the private key of the GitHub App".to_owned(),
+                why: "it is no RSA key in PEM form".to_owned(),
+            })?;
         let app = builder.build().map_err(|error| unreachable("prepare", &error))?;
         let account = Account::App { app, installation: Box::default(), repository };
         Ok(Self { account, graphql: graphql_base(base) })
@@ -92,12 +92,11 @@ impl InstallationTokens {
     /// `Unauthenticated` where the App is not installed there or its key does not count, `Unreachable`.
     pub async fn token(&self) -> Result<SecretString> {
         let what = format!("get a token of the GitHub App for {}", self.location);
-        let late = |_| Error::Unreachable { what: what.clone(), why: "no answer in time".to_owned() };
         let token = async {
             let crab = self.crab.crab("").await?;
             crab.installation_token().await.map_err(|error| unreachable(&what, &error))
         };
-        tokio::time::timeout(READ_TIMEOUT + CONNECT_TIMEOUT, token).await.map_err(late)?
+        tokio::time::timeout(READ_TIMEOUT + CONNECT_TIMEOUT, token).await.map_err(|_| late(&what))?
     }
 }
 
@@ -116,11 +115,11 @@ fn builder(
         octocrab::NotLayerReady,
     >,
 > {
-    let refused =
-        |_| Error::Refused { what: "read the address of the forge".to_owned(), why: format!("{base:?} is none") };
-    Ok(Octocrab::builder()
-        .base_uri(base)
-        .map_err(refused)?
+    let builder = Octocrab::builder().base_uri(base).map_err(|_| Error::Refused {
+        what: "read the address of the forge".to_owned(),
+        why: format!("{base:?} is none"),
+    })?;
+    Ok(builder
         .set_connect_timeout(Some(CONNECT_TIMEOUT))
         .set_read_timeout(Some(READ_TIMEOUT))
         .set_write_timeout(Some(READ_TIMEOUT)))
@@ -186,8 +185,11 @@ async fn exchange(crab: &Octocrab, Call { what, method, path, body, known, .. }:
         Ok(RestAnswer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
     };
     // octocrab's own limits are for each read: a host that sends a little at a time would never reach them.
-    let late = |_| Error::Unreachable { what: what.to_owned(), why: "no answer in time".to_owned() };
-    tokio::time::timeout(READ_TIMEOUT + CONNECT_TIMEOUT, call).await.map_err(late)?
+    tokio::time::timeout(READ_TIMEOUT + CONNECT_TIMEOUT, call).await.map_err(|_| late(what))?
+}
+
+fn late(what: &str) -> Error {
+    Error::Unreachable { what: what.to_owned(), why: "no answer in time".to_owned() }
 }
 
 /// Says what happened on the way. An answer of the host to a sign-in of the App is one that can be told apart.

@@ -138,7 +138,8 @@ impl<'a> RegistryClient<'a> {
             return Err(self.unusable(&digest, reason));
         };
         let Some((_, is_compressed)) = LAYERS.iter().find(|(kind, _)| *kind == layer.media_type) else {
-            let (kind, read) = (shown(&layer.media_type), LAYERS.map(|(kind, _)| kind).join(", "));
+            let kind = shown(&layer.media_type);
+            let read = LAYERS.map(|(kind, _)| kind).join(", ");
             return Err(self.unusable(&digest, format!("its layer is of the media type {kind:?}, and read are {read}")));
         };
         if !is_digest(&layer.digest) {
@@ -160,13 +161,13 @@ impl<'a> RegistryClient<'a> {
     pub(super) fn download(&mut self, artifact: &FoundArtifact, target: &Path) -> Result<(), Error> {
         let LayerDescriptor { digest, size, .. } = &artifact.layer;
         let answer = self.get(&format!("blobs/{digest}"), "*/*")?;
-        let disk = |source| Error::Disk { path: target.to_owned(), source };
-        let mut file = fs::File::create_new(target).map_err(disk)?;
-        let (mut hash, mut written) = (Sha256::new(), 0);
+        let mut file = fs::File::create_new(target).map_err(Error::disk(target))?;
+        let mut hash = Sha256::new();
+        let mut written = 0;
         self.each_chunk(answer, &artifact.digest, *size, |chunk| {
             hash.update(chunk);
             written += chunk.len() as u64;
-            file.write_all(chunk).map_err(disk)
+            file.write_all(chunk).map_err(Error::disk(target))
         })?;
         if written != *size || digest_of(&hash.finalize()) != *digest {
             let reason = "its layer is not what its manifest says: size or digest differ".to_owned();
@@ -223,15 +224,15 @@ impl<'a> RegistryClient<'a> {
         mut take: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.check_status(answer.status(), digest)?;
-        let location = || self.spec.location.clone();
-        let (mut chunk, mut total) = (vec![0; CHUNK_BYTES], 0);
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut total = 0;
         loop {
             if self.stop.load(Ordering::Relaxed) {
-                return Err(Error::Interrupted { location: location() });
+                return Err(Error::Interrupted { location: self.spec.location.clone() });
             }
-            let read = answer.read(&mut chunk).map_err(|error| {
-                let cause = Cause::text(&error.to_string(), &Secrets::default());
-                Error::Unreachable { location: location(), cause }
+            let read = answer.read(&mut chunk).map_err(|error| Error::Unreachable {
+                location: self.spec.location.clone(),
+                cause: Cause::text(&error.to_string(), &Secrets::default()),
             })?;
             total += read as u64;
             if total > limit {
@@ -261,6 +262,7 @@ impl<'a> RegistryClient<'a> {
             StatusCode::NOT_FOUND => {
                 Err(self.unusable(digest, "the registry lacks a part of it that its manifest names".to_owned()))
             }
+            // These pass by themselves, so that the next poll may succeed.
             status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
                 Err(Error::Unreachable { location, cause })
             }

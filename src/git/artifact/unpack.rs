@@ -65,34 +65,30 @@ pub(super) fn unpack(
 }
 
 fn unpack_stream(archive: impl Read, folder: &Path, interrupt: &AtomicBool) -> Result<(), UnpackFailure> {
-    let unreadable = |error: io::Error| UnpackFailure::Refused(format!("its archive cannot be read: {error}"));
     let left = Rc::new(Cell::new(HEADERS_MAX_BYTES));
     let mut archive = Archive::new(Metered { inner: archive, left: Rc::clone(&left) });
-    let (mut count, mut bytes) = (0_usize, 0_u64);
-    for entry in archive.entries().map_err(unreadable)? {
+    let mut count = 0_usize;
+    let mut bytes = 0_u64;
+    for entry in archive.entries().map_err(|error| unreadable(&error))? {
         if interrupt.load(Ordering::Relaxed) {
             return Err(UnpackFailure::Interrupted);
         }
-        let mut entry = entry.map_err(unreadable)?;
+        let mut entry = entry.map_err(|error| unreadable(&error))?;
         count += 1;
         if count > OCI_ENTRIES_MAX {
             return Err(UnpackFailure::Refused(format!("its archive has more than {OCI_ENTRIES_MAX} entries")));
         }
-        let raw = entry.path_bytes().into_owned();
-        let about = |why: &str| {
-            let name: String = String::from_utf8_lossy(&raw).chars().take(NAME_CHARS_MAX).collect();
-            UnpackFailure::Refused(format!("the entry {name:?} of its archive {why}"))
-        };
+        let name = entry.path_bytes().into_owned();
         match entry.header().entry_type() {
             EntryType::Regular | EntryType::Continuous | EntryType::Directory => {}
             // What is said about the whole archive is not needed.
             EntryType::XGlobalHeader => continue,
-            EntryType::Symlink => return Err(about("is a symbolic link, and links are not unpacked")),
-            EntryType::Link => return Err(about("is a hard link, and links are not unpacked")),
-            _ => return Err(about("is neither a file nor a folder")),
+            EntryType::Symlink => return Err(refused(&name, "is a symbolic link, and links are not unpacked")),
+            EntryType::Link => return Err(refused(&name, "is a hard link, and links are not unpacked")),
+            _ => return Err(refused(&name, "is neither a file nor a folder")),
         }
         let is_folder = entry.header().entry_type() == EntryType::Directory;
-        let path = inside(&raw, is_folder).map_err(about)?;
+        let path = inside(&name, is_folder).map_err(|why| refused(&name, why))?;
         // Folders come with their files; git has no empty ones.
         if is_folder {
             left.set(HEADERS_MAX_BYTES);
@@ -100,19 +96,31 @@ fn unpack_stream(archive: impl Read, folder: &Path, interrupt: &AtomicBool) -> R
         }
         if entry.size() > OCI_UNPACKED_MAX_BYTES - bytes {
             let why = format!("brings it over the {OCI_UNPACKED_MAX_BYTES} bytes that are unpacked");
-            return Err(about(&why));
+            return Err(refused(&name, &why));
         }
         left.set(entry.size() + HEADERS_MAX_BYTES);
         let mode = entry.header().mode().unwrap_or_default();
         bytes += write(&mut entry, mode, &folder.join(path)).map_err(|failed| match failed {
-            WriteFailure::Path(error) if error.kind() == ErrorKind::AlreadyExists => about("is in it twice"),
-            WriteFailure::Path(error) if error.kind() == ErrorKind::NotADirectory => about("lies below a file"),
+            WriteFailure::Path(error) if error.kind() == ErrorKind::AlreadyExists => refused(&name, "is in it twice"),
+            WriteFailure::Path(error) if error.kind() == ErrorKind::NotADirectory => {
+                refused(&name, "lies below a file")
+            }
             WriteFailure::Path(error) => UnpackFailure::Disk(folder.to_owned(), error),
-            WriteFailure::Content(error) => unreadable(error),
+            WriteFailure::Content(error) => unreadable(&error),
         })?;
         left.set(HEADERS_MAX_BYTES);
     }
     Ok(())
+}
+
+fn unreadable(error: &io::Error) -> UnpackFailure {
+    UnpackFailure::Refused(format!("its archive cannot be read: {error}"))
+}
+
+/// Says why an entry is refused.
+fn refused(name: &[u8], why: &str) -> UnpackFailure {
+    let name: String = String::from_utf8_lossy(name).chars().take(NAME_CHARS_MAX).collect();
+    UnpackFailure::Refused(format!("the entry {name:?} of its archive {why}"))
 }
 
 /// Why a file was not written.

@@ -105,17 +105,18 @@ impl CosignKeys {
 
     /// Returns the fingerprint of the key that made a signature.
     fn signer(&self, signed: &Signed) -> Option<&str> {
-        let made = |key: &&CosignKey| {
-            let is_by = |key: RawPublicKeyEntity<'_>| {
-                ALGORITHMS.iter().any(|how| key.verify_signature(*how, &signed.message, &signed.signature).is_ok())
-            };
-            RawPublicKeyEntity::try_from(&key.der).is_ok_and(is_by) || key.signed_hash(signed)
-        };
-        self.0.iter().find(made).map(|key| key.fingerprint.as_str())
+        self.0.iter().find(|key| key.signed(signed)).map(|key| key.fingerprint.as_str())
     }
 }
 
 impl CosignKey {
+    /// Tells whether it made a signature.
+    fn signed(&self, signed: &Signed) -> bool {
+        let is_by_key = RawPublicKeyEntity::try_from(&self.der).is_ok_and(|key| {
+            ALGORITHMS.iter().any(|how| key.verify_signature(*how, &signed.message, &signed.signature).is_ok())
+        });
+        is_by_key || self.signed_hash(signed)
+    }
     /// Tells whether it is an Ed25519 key that signed the hash of the message, as cosign does from version 3 on.
     ///
     /// Source: RFC 8032, section 5.1: Ed25519ph, with SHA-512 and without a context.

@@ -55,7 +55,8 @@ impl Keyring {
             Some(text) => blocks(text)?,
             None => vec![content],
         };
-        let (mut keys, mut errors) = (Vec::new(), Vec::new());
+        let mut keys = Vec::new();
+        let mut errors = Vec::new();
         for (number, block) in blocks.into_iter().enumerate() {
             match Certificate::load(&mut Cursor::new(block)) {
                 Ok(found) => keys.extend(found.into_iter().map(ListedKey::of)),
@@ -123,31 +124,34 @@ fn names(signature: &Signature, fingerprint: &Fingerprint, id: KeyId) -> bool {
 
 /// Checks a signature; see [`super::check`].
 pub(super) fn check(payload: &[u8], text: &str, keyring: &Keyring, now: Timestamp) -> Result<Signer, SignatureRefusal> {
-    let unreadable = |why: &str| SignatureRefusal::Unreadable(why.to_owned());
     let signatures = rpgpie::signature::load(&mut Cursor::new(text))
         .map_err(|error| SignatureRefusal::Unreadable(error.to_string()))?;
     let signature = match &signatures[..] {
         [signature] => signature,
-        [] => return Err(unreadable("it holds none")),
+        [] => return Err(SignatureRefusal::Unreadable("it holds none".to_owned())),
         several => return Err(SignatureRefusal::Several(several.len())),
     };
-    let fingerprint = issuer(signature).ok_or_else(|| unreadable("it does not say which key made it"))?;
+    let Some(fingerprint) = issuer(signature) else {
+        return Err(SignatureRefusal::Unreadable("it does not say which key made it".to_owned()));
+    };
     let name = KeyName { kind: SignatureKind::OpenPgp, fingerprint };
     // A file may have copies of a key of several times.
     let copies: Vec<&ListedKey> = keyring.keys.iter().filter(|key| key.is_named_by(signature)).collect();
     let Some(owner) = copies.first().map(|key| key.owner()) else { return Err(SignatureRefusal::Unknown(name)) };
     let signer = Signer { key: name, name: owner };
-    let not_valid = |why: &str| SignatureRefusal::NotValid(signer.clone(), why.to_owned());
     if copies.iter().any(|key| key.is_revoked) {
-        return Err(not_valid("which is revoked"));
+        return Err(SignatureRefusal::NotValid(signer, "which is revoked".to_owned()));
     }
-    let second = u32::try_from(now.as_second()).map_err(|_| not_valid("and the clock is wrong"))?;
+    let Ok(second) = u32::try_from(now.as_second()) else {
+        return Err(SignatureRefusal::NotValid(signer, "and the clock is wrong".to_owned()));
+    };
     let at = pgp::types::Timestamp::from_secs(second);
     let Some(verifier) = copies.iter().find_map(|key| key.verifier(signature, at)) else {
-        return Err(not_valid("which is expired, revoked, too weak, or may not sign"));
+        let why = "which is expired, revoked, too weak, or may not sign".to_owned();
+        return Err(SignatureRefusal::NotValid(signer, why));
     };
     if let Some(why) = objection(signature, &verifier, now) {
-        return Err(not_valid(&why));
+        return Err(SignatureRefusal::NotValid(signer, why));
     }
     // Last, so that a message says what else is wrong with a good signature.
     if signature.verify(&verifier, payload).is_err() {
@@ -166,6 +170,10 @@ fn hex(bytes: &[u8]) -> String {
     hexadecimal(bytes).to_uppercase()
 }
 
+fn seconds(at: pgp::types::Timestamp) -> i64 {
+    i64::from(at.as_secs())
+}
+
 /// Returns why a signature does not count although its key does.
 fn objection(signature: &Signature, key: &ComponentKeyPub, now: Timestamp) -> Option<String> {
     let hash = signature.hash_alg().filter(|hash| !HASHES.contains(hash));
@@ -175,7 +183,6 @@ fn objection(signature: &Signature, key: &ComponentKeyPub, now: Timestamp) -> Op
     if signature.typ() != Some(SignatureType::Binary) || !signature_acceptable(signature) {
         return Some("in a way that is not the one of commits".to_owned());
     }
-    let seconds = |at: pgp::types::Timestamp| i64::from(at.as_secs());
     let Some(created) = signature.created().map(seconds) else { return Some("without a time".to_owned()) };
     if created < seconds(key.created_at()) {
         return Some("before that key was made".to_owned());

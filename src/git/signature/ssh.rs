@@ -52,7 +52,8 @@ impl AllowedSigners {
     /// What is wrong, line by line. A line that is not understood is one: skipped, it would be a signer whom nobody misses until it is
     /// urgent.
     pub fn parse(text: &str) -> Result<Self, Vec<String>> {
-        let (mut lines, mut errors) = (Vec::new(), Vec::new());
+        let mut lines = Vec::new();
+        let mut errors = Vec::new();
         for (number, line) in text.lines().enumerate() {
             match line.trim() {
                 "" => {}
@@ -147,11 +148,11 @@ impl SignerLine {
 /// Splits a line at blanks outside quotes.
 fn fields(line: &str) -> Vec<&str> {
     let mut is_quoted = false;
-    let is_between = |c: char| {
+    let fields = line.split(|c: char| {
         is_quoted ^= c == '"';
         !is_quoted && c.is_ascii_whitespace()
-    };
-    line.split(is_between).filter(|field| !field.is_empty()).collect()
+    });
+    fields.filter(|field| !field.is_empty()).collect()
 }
 
 fn is_key(algorithm: &str, key: &str) -> bool {
@@ -160,15 +161,25 @@ fn is_key(algorithm: &str, key: &str) -> bool {
 
 /// Reads `YYYYMMDD[HHMM[SS]][Z]`.
 fn time(text: &str) -> Result<Timestamp, String> {
-    let wrong = || format!("has a time {text:?}: write YYYYMMDD, YYYYMMDDHHMM or YYYYMMDDHHMMSS, in UTC");
-    let digits = text.strip_suffix('Z').unwrap_or(text);
+    time_of(text.strip_suffix('Z').unwrap_or(text))
+        .ok_or_else(|| format!("has a time {text:?}: write YYYYMMDD, YYYYMMDDHHMM or YYYYMMDDHHMMSS, in UTC"))
+}
+
+/// Reads `YYYYMMDD[HHMM[SS]]`.
+fn time_of(digits: &str) -> Option<Timestamp> {
     if ![8, 12, 14].contains(&digits.len()) || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong());
+        return None;
     }
-    let part = |at: std::ops::Range<usize>| digits.get(at).map_or(Ok(0), str::parse::<i8>).map_err(|_| wrong());
-    let year = digits[..4].parse().map_err(|_| wrong())?;
-    let civil = DateTime::new(year, part(4..6)?, part(6..8)?, part(8..10)?, part(10..12)?, part(12..14)?, 0);
-    civil.and_then(|civil| TimeZone::UTC.to_timestamp(civil)).map_err(|_| wrong())
+    let year = digits[..4].parse().ok()?;
+    let month = number(digits, 4)?;
+    let day = number(digits, 6)?;
+    let civil = DateTime::new(year, month, day, number(digits, 8)?, number(digits, 10)?, number(digits, 12)?, 0);
+    TimeZone::UTC.to_timestamp(civil.ok()?).ok()
+}
+
+/// Returns the number of two digits; zero where the digits end before it.
+fn number(digits: &str, at: usize) -> Option<i8> {
+    digits.get(at..at + 2).map_or(Some(0), |number| number.parse().ok())
 }
 
 /// Returns why a key is too weak; `None` where it is not.
@@ -190,8 +201,7 @@ pub(super) fn check(
     let signature = SshSig::from_pem(wrapped(text)).map_err(|error| SignatureRefusal::Unreadable(error.to_string()))?;
     // The library reads versions that there never were, and lengths that do not fit.
     let written = signature.to_pem(LineEnding::LF).map_err(|error| SignatureRefusal::Unreadable(error.to_string()))?;
-    let plain = |text: &str| text.split_whitespace().collect::<String>();
-    if signature.version() != SshSig::VERSION || plain(&written) != plain(text) {
+    if signature.version() != SshSig::VERSION || without_blanks(&written) != without_blanks(text) {
         return Err(SignatureRefusal::Unreadable("it is not as ssh-keygen writes it".to_owned()));
     }
     let key = PublicKey::from(signature.public_key().clone());
@@ -223,9 +233,14 @@ pub(super) fn check(
     }
 }
 
+fn without_blanks(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
 /// Breaks the lines of a block as ssh-keygen does.
 fn wrapped(text: &str) -> String {
-    let (mut lines, mut body) = (text.lines(), String::new());
+    let mut lines = text.lines();
+    let mut body = String::new();
     let begin = lines.next().unwrap_or_default();
     let end = lines.next_back().unwrap_or_default();
     lines.for_each(|line| body.push_str(line.trim()));

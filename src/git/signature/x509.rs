@@ -62,7 +62,8 @@ impl Authorities {
     /// # Errors
     /// What is wrong with which of them.
     pub fn parse(content: &[u8]) -> Result<Self, Vec<String>> {
-        let (mut anchors, mut errors) = (Vec::new(), Vec::new());
+        let mut anchors = Vec::new();
+        let mut errors = Vec::new();
         for (number, certificate) in CertificateDer::pem_slice_iter(content).enumerate().take(AUTHORITIES_MAX + 1) {
             let anchor = certificate.map_err(|error| error.to_string()).and_then(|certificate| {
                 let anchor = webpki::anchor_from_trusted_cert(&certificate).map_err(|error| format!("{error:?}"))?;
@@ -101,6 +102,14 @@ impl CertifiedSigners {
     pub fn authorities(&self) -> usize {
         self.authorities.0.len() + self.keyless_authorities.0.len()
     }
+
+    /// Tells whether they have a name of a certificate, which is for a login or for none.
+    fn list(&self, name: &str, login: Option<&str>) -> bool {
+        match login {
+            None => self.identities.iter().any(|listed| is_same(listed, name)),
+            Some(login) => self.keyless.iter().any(|(issuer, listed)| issuer == login && is_same(listed, name)),
+        }
+    }
 }
 
 /// Checks a signature; see [`super::check`].
@@ -110,36 +119,36 @@ pub(super) fn check(
     signers: &CertifiedSigners,
     now: Timestamp,
 ) -> Result<Signer, SignatureRefusal> {
-    let unreadable = |why: String| SignatureRefusal::Unreadable(why);
     let body: String = text.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();
-    let bytes = BASE64_STANDARD.decode(body).map_err(|error| unreadable(error.to_string()))?;
-    let message = SignedMessage::read(&bytes).map_err(unreadable)?;
-    let (leaf, others) = certificates(&message).map_err(unreadable)?;
+    let bytes = BASE64_STANDARD.decode(body).map_err(|error| SignatureRefusal::Unreadable(error.to_string()))?;
+    let message = SignedMessage::read(&bytes).map_err(SignatureRefusal::Unreadable)?;
+    let (leaf, others) = certificates(&message).map_err(SignatureRefusal::Unreadable)?;
     let key = KeyName { kind: SignatureKind::X509, fingerprint: fingerprint(&leaf.der) };
-    let untrusted = |why: String| SignatureRefusal::Untrusted(key.clone(), why);
 
     let login = leaf.login();
+    // A certificate for a login was valid for minutes: it counts as of the time that the signature names.
     let time = match (&login, message.attributes.signing_time) {
         (None, _) => now,
         (Some(_), Some(time)) => time,
         (Some(_), None) => {
-            return Err(untrusted("which counts only with the time of signing, and that is missing".to_owned()));
+            let why = "which counts only with the time of signing, and that is missing".to_owned();
+            return Err(SignatureRefusal::Untrusted(key, why));
         }
     };
     let authorities = if login.is_some() { &signers.keyless_authorities } else { &signers.authorities };
-    leaf.leads_to(authorities, &others, time).map_err(untrusted)?;
+    if let Err(why) = leaf.leads_to(authorities, &others, time) {
+        return Err(SignatureRefusal::Untrusted(key, why));
+    }
 
+    // Who somebody is counts only now: anybody can make a certificate with any name.
     let names = leaf.names();
-    let is_named = |name: &&String| match &login {
-        None => signers.identities.iter().any(|listed| is_same(listed, name)),
-        Some(login) => signers.keyless.iter().any(|(issuer, listed)| issuer == login && is_same(listed, name)),
-    };
-    let Some(name) = names.iter().find(is_named) else {
+    let Some(name) = names.iter().find(|name| signers.list(name, login.as_deref())) else {
         let names = if names.is_empty() { "nobody".to_owned() } else { shown(&names.join(", ")) };
         let login = login.map(|login| format!(" by a login at {}", shown(&login))).unwrap_or_default();
-        return Err(untrusted(format!("which names {names}{login}, whom `source.verify` does not list")));
+        let why = format!("which names {names}{login}, whom `source.verify` does not list");
+        return Err(SignatureRefusal::Untrusted(key, why));
     };
-    let signer = Signer { key: key.clone(), name: name.clone() };
+    let signer = Signer { key, name: name.clone() };
     if let Some(objection) = leaf.objection().or_else(|| objection(&message, now)) {
         return Err(SignatureRefusal::NotValid(signer, objection));
     }
@@ -159,7 +168,8 @@ struct Leaf {
 
 /// Returns the certificate of the signer, and the others.
 fn certificates(message: &SignedMessage) -> Result<(Leaf, Vec<CertificateDer<'static>>), String> {
-    let (mut leaf, mut others) = (None, Vec::new());
+    let mut leaf = None;
+    let mut others = Vec::new();
     for der in &message.certificates {
         let read =
             Certificate::from_der(der).map_err(|error| format!("it holds a certificate that is none: {error}"))?;
@@ -192,23 +202,24 @@ impl Leaf {
     fn names(&self) -> Vec<String> {
         let found = self.read.tbs_certificate.get::<SubjectAltName>().ok().flatten();
         let names = found.into_iter().flat_map(|(_, SubjectAltName(names))| names);
-        let name = |name| match name {
+        let names = names.filter_map(|name| match name {
             GeneralName::Rfc822Name(name) | GeneralName::UniformResourceIdentifier(name) => Some(name.to_string()),
             _ => None,
-        };
-        names.filter_map(name).collect()
+        });
+        names.collect()
     }
 
     /// Returns who vouches for the login that it is for; `None` where it is for no login.
     fn login(&self) -> Option<String> {
-        let extensions = self.read.tbs_certificate.extensions.iter().flatten();
-        let value = |id: ObjectIdentifier| extensions.clone().find(|extension| extension.extn_id == id);
-        let new = value(LOGIN).map(|extension| extension.extn_value.as_bytes());
-        let new =
-            new.map(|value| Utf8StringRef::from_der(value).map(|text| text.as_str().to_owned()).unwrap_or_default());
-        let old =
-            || value(LOGIN_OLD).map(|extension| String::from_utf8_lossy(extension.extn_value.as_bytes()).into_owned());
-        new.or_else(old)
+        if let Some(value) = self.extension(LOGIN) {
+            return Some(Utf8StringRef::from_der(value).map(|text| text.as_str().to_owned()).unwrap_or_default());
+        }
+        self.extension(LOGIN_OLD).map(|value| String::from_utf8_lossy(value).into_owned())
+    }
+
+    fn extension(&self, id: ObjectIdentifier) -> Option<&[u8]> {
+        let mut extensions = self.read.tbs_certificate.extensions.iter().flatten();
+        Some(extensions.find(|extension| extension.extn_id == id)?.extn_value.as_bytes())
     }
 
     /// Checks that it leads to one of the authorities.
@@ -231,8 +242,8 @@ impl Leaf {
             return Ok(());
         }
         let errors: Vec<Error> = found.into_iter().filter_map(Result::err).collect();
-        let is_usage = |error: &&Error| matches!(error, Error::RequiredEkuNotFoundContext(_));
-        let error = errors.iter().find(|error| !is_usage(error)).or(errors.first());
+        let other = errors.iter().find(|error| !matches!(error, Error::RequiredEkuNotFoundContext(_)));
+        let error = other.or(errors.first());
         Err(error.map_or_else(String::new, chain_complaint))
     }
 
@@ -240,10 +251,9 @@ impl Leaf {
     fn objection(&self) -> Option<String> {
         let certificate = &self.read.tbs_certificate;
         let usages = certificate.get::<ExtendedKeyUsage>().ok().flatten();
-        let is_for_signing = |(_, ExtendedKeyUsage(usages)): (bool, ExtendedKeyUsage)| {
-            USAGES.iter().any(|(usage, _)| usages.contains(usage))
-        };
-        if !usages.is_some_and(is_for_signing) {
+        let is_for_signing =
+            usages.is_some_and(|(_, ExtendedKeyUsage(usages))| USAGES.iter().any(|(usage, _)| usages.contains(usage)));
+        if !is_for_signing {
             return Some("which is neither for signing code nor for protecting e-mail".to_owned());
         }
         let key = &certificate.subject_public_key_info;
@@ -316,6 +326,7 @@ fn hashed(message: &SignedMessage, payload: &[u8]) -> Option<(Vec<u8>, Algorithm
         "1.2.840.113549.1.1.1" => rsa.1,
         "1.2.840.10045.2.1" => ecdsa.1,
         "1.3.101.112" if digest.len() == 64 => vec![verify::ED25519],
+        // One that names a hash must name the same one as the digest.
         named if named == rsa.0 => rsa.1,
         named if named == ecdsa.0 => ecdsa.1,
         _ => return None,

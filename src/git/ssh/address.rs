@@ -24,6 +24,13 @@ pub(crate) fn is_ssh(location: &str) -> bool {
     }
 }
 
+/// Tells whether a text has letters, digits, `.`, `_`, `-` and some more characters only, and does not look like an option.
+fn is_word(text: &str, more: &[char]) -> bool {
+    !text.is_empty()
+        && !text.starts_with('-')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') || more.contains(&c))
+}
+
 impl SshAddress {
     /// Reads a location for which [`is_ssh`] holds.
     ///
@@ -41,11 +48,6 @@ impl SshAddress {
         let host = url.host().ok_or("it names no host: write ssh://git@HOST/PATH")?;
         let host = host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(host);
         // ssh itself refuses less, and differently from version to version.
-        let is_word = |text: &str, more: &[char]| {
-            !text.is_empty()
-                && !text.starts_with('-')
-                && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') || more.contains(&c))
-        };
         if !is_word(user, &[]) {
             return Err("the user may have letters, digits and . _ - only, and not begin with -");
         }

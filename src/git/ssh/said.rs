@@ -26,9 +26,8 @@ pub(super) fn error(
     cause: Cause,
 ) -> Error {
     let words = said.to_ascii_lowercase();
-    let says = |text: &str| words.contains(text);
+    let ssh_says = |text: &str| by_ssh && words.contains(text);
     let location = location.to_owned();
-    let ssh_says = |text: &str| by_ssh && says(text);
     if ssh_says("host key verification failed") || ssh_says("host identification has changed") {
         return Error::Untrusted { location, reason: host_key_reason(address, access, &words), cause };
     }
@@ -49,7 +48,7 @@ pub(super) fn error(
                       must know its public half";
         return Error::AccessDenied { location, reason, cause };
     }
-    if NO_REPOSITORY.iter().any(|text| says(text)) {
+    if NO_REPOSITORY.iter().any(|text| words.contains(text)) {
         let reason = "the host knows no such repository, or the key may not see it".to_owned();
         return Error::NotARepository { location, reason };
     }
@@ -57,7 +56,8 @@ pub(super) fn error(
 }
 
 fn host_key_reason(address: &SshAddress, access: &SshAccess, words: &str) -> String {
-    let (host, file) = (address.known_as(), access.known_hosts_file.display());
+    let host = address.known_as();
+    let file = access.known_hosts_file.display();
     if words.contains("host identification has changed") {
         return format!(
             "its host key is another than {file} has for {host}. Somebody may be in between, or the host has a new key: ask \

@@ -130,7 +130,9 @@ impl Goal {
 
 /// Returns how a placement stands, as a line without its end.
 pub(super) fn line(row: &PlacementRow) -> String {
-    let (done, total, state) = (row.up_to_date, row.clusters, row.state.kind());
+    let done = row.up_to_date;
+    let total = row.clusters;
+    let state = row.state.kind();
     format!("   {:<10} {done} of {total} clusters  {state}", row.placement.to_string())
 }
 

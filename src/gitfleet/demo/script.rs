@@ -76,11 +76,10 @@ impl DemoScript {
         pause: Duration,
         daemon: Receiver<()>,
     ) -> anyhow::Result<Self> {
-        let server = || {
-            let token = read_secret(&person::token_path(&configuration.store.path))?;
-            anyhow::Ok(Server::new(&configuration.http.listen.to_string(), Some(token)))
-        };
-        let (server, records) = (server()?, RecordsSource::Daemon(server()?));
+        let address = configuration.http.listen.to_string();
+        let token = read_secret(&person::token_path(&configuration.store.path))?;
+        let server = Server::new(&address, Some(token.clone()));
+        let records = RecordsSource::Daemon(Server::new(&address, Some(token)));
         Ok(Self { repository, server, records, pause, daemon, said: BTreeMap::new() })
     }
 

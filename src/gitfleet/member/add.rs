@@ -76,9 +76,13 @@ impl Add {
 
 /// Source: Kubernetes, names of objects.
 fn is_name(name: &str) -> bool {
-    let is_inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-    let is_end = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    name.bytes().all(is_inner) && is_end(name.bytes().next()) && is_end(name.bytes().last())
+    name.bytes().all(|byte| is_letter_or_digit(byte) || byte == b'-' || byte == b'.')
+        && name.bytes().next().is_some_and(is_letter_or_digit)
+        && name.bytes().last().is_some_and(is_letter_or_digit)
+}
+
+fn is_letter_or_digit(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
 fn manifest(name: &ClusterName, labels: &[(String, String)]) -> String {

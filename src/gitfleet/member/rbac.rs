@@ -40,8 +40,8 @@ impl Resource {
     /// It is neither.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (name, group) = text.split_once('.').unwrap_or((text, ""));
-        let plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.');
-        if name.is_empty() || !plain(name) || !plain(group) || (text.contains('.') && group.is_empty()) {
+        let is_plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.');
+        if name.is_empty() || !is_plain || (text.contains('.') && group.is_empty()) {
             return Err("write a resource such as deployments.apps, or configmaps for the core group".to_owned());
         }
         let known = match kinds::lookup(group, name) {
@@ -50,6 +50,7 @@ impl Resource {
         };
         match known {
             Some(known) => Ok(Self { group: group.to_owned(), plural: known.plural.to_owned(), scope: known.scope }),
+            // A capital letter says that a kind is meant, and only a plural can be granted.
             None if name.bytes().any(|byte| byte.is_ascii_uppercase()) => Err(format!(
                 "{name} is no kind of Kubernetes itself; write the resource's plural, as in its definition"
             )),
@@ -83,7 +84,8 @@ pub(super) struct Grant<'a> {
 impl Grant<'_> {
     /// Returns the objects to apply, in an order that can be applied.
     pub(super) fn objects(&self) -> Vec<Value> {
-        let (mut cluster, mut rules) = (self.cluster_rules(), self.namespace_rules());
+        let mut cluster = self.cluster_rules();
+        let mut rules = self.namespace_rules();
         impersonation(self.users, &mut cluster, &mut rules);
         let named: BTreeSet<String> = self.namespaces.iter().chain(rules.keys()).cloned().collect();
         objects(named.iter().map(String::as_str), &cluster, rules)
@@ -95,11 +97,10 @@ impl Grant<'_> {
             self.of(&all, |_| true)
         } else {
             let mut rules = self.of(&WATCH, |resource| resource.scope == Scope::Namespaced);
-            // Namespaces are not among them: those that are named are granted below, by name.
-            let elsewhere = |resource: &Resource| resource.scope == Scope::Cluster && resource.plural != "namespaces";
             // Without named resources this would be a `*` over the cluster, and namespaces would narrow nothing.
             if !self.resources.is_empty() {
-                rules.extend(self.of(&all, elsewhere));
+                // Namespaces are not among them: those that are named are granted below, by name.
+                rules.extend(self.of(&all, |it| it.scope == Scope::Cluster && it.plural != "namespaces"));
             }
             if self.delivers_namespaces() {
                 // A watch is of all namespaces; only what is written can be told by name.
@@ -190,19 +191,20 @@ pub(super) fn least(needs: &Needs, allow_rbac: bool, facts: bool, users: &[&str]
 ///
 /// Source: Kubernetes, user impersonation.
 fn impersonation(users: &[&str], cluster: &mut Vec<Value>, rules: &mut BTreeMap<String, Vec<Value>>) {
-    let by_name = |resource: &str, name: &str| {
-        let mut rule = rule(&[""], &[resource], &["impersonate"]);
-        rule["resourceNames"] = json!([name]);
-        rule
-    };
     for user in users {
         match user.strip_prefix("system:serviceaccount:").and_then(|account| account.split_once(':')) {
             Some((namespace, name)) => {
-                rules.entry(namespace.to_owned()).or_default().push(by_name("serviceaccounts", name));
+                rules.entry(namespace.to_owned()).or_default().push(impersonating("serviceaccounts", name));
             }
-            None => cluster.push(by_name("users", user)),
+            None => cluster.push(impersonating("users", user)),
         }
     }
+}
+
+fn impersonating(resource: &str, name: &str) -> Value {
+    let mut rule = rule(&[""], &[resource], &["impersonate"]);
+    rule["resourceNames"] = json!([name]);
+    rule
 }
 
 /// Returns the rules for what is only read: what a member has, and what it claims of itself.

@@ -80,7 +80,8 @@ impl Parts {
             return Ok(Self { shared: None, store, version, asked });
         }
         let is_shared = *stepping_down.role().borrow() != Role::Alone;
-        let (tokens, page) = (ApiTokens::read(configuration, is_shared)?, page(configuration)?);
+        let tokens = ApiTokens::read(configuration, is_shared)?;
+        let page = page(configuration)?;
         tokens.follow(page.as_ref(), supervisor);
         let shared = Shared {
             store: Arc::clone(&store),
@@ -244,7 +245,9 @@ type Repositories = (Vec<RepositoryEnds>, Vec<Hooks>, BTreeMap<String, watch::Re
 
 /// Connects the bots of all repositories with the page and with webhooks.
 fn repositories(configuration: &Configuration, supervisor: &Supervisor) -> anyhow::Result<Repositories> {
-    let (mut ends, mut all_hooks, mut all_pulls) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let mut ends = Vec::new();
+    let mut all_hooks = Vec::new();
+    let mut all_pulls = BTreeMap::new();
     for (source, forge) in configuration.forges() {
         let (learned, known, pulls) = Learned::channel();
         all_pulls.insert(source.name.clone(), pulls);

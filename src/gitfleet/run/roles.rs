@@ -49,7 +49,8 @@ pub(super) struct SharedStore {
 /// A file with a secret cannot be read.
 pub(super) fn shared_store(settings: &config::Store) -> anyhow::Result<Option<SharedStore>> {
     let Some(postgres) = &settings.postgres else { return Ok(None) };
-    let (lease, settings) = (postgres.lease, postgres_settings(settings, postgres)?);
+    let lease = postgres.lease;
+    let settings = postgres_settings(settings, postgres)?;
     let opened: Arc<OnceLock<Arc<PostgresStore>>> = Arc::default();
     let leading = Arc::clone(&opened);
     Ok(Some(SharedStore {
@@ -131,7 +132,9 @@ pub(super) fn daemon(
     });
     let replica = Replica { configuration, file, supervisor, stepping_down: stepping_down.clone(), front, lead, once };
     let ended = complete(&runtime, replica.live(stop));
-    if let Some(again) = again.filter(|_| stepping_down.is_over()) {
+    if let Some(again) = again
+        && stepping_down.is_over()
+    {
         // The daemon may have ended first, and the end of the runtime would drop what has not begun.
         runtime.block_on(again)?;
     }
@@ -204,7 +207,8 @@ impl Replica {
         let deadline = once.map(|timeout| Instant::now() + timeout);
         let mirror = FreshMirror::start(&configuration, state_dir(&configuration), &supervisor)
             .context("starting to fetch the source")?;
-        let (mut leading, role) = (stepping_down.role(), stepping_down.role());
+        let mut leading = stepping_down.role();
+        let role = stepping_down.role();
         let late = async {
             match deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,

@@ -33,7 +33,9 @@ impl TokenGroup {
     /// Uses another token whenever its file changes. A token that is valid no more opens no page either: `ended` is called with its owner.
     fn follow(&self, supervisor: &Supervisor, ended: impl Fn(&str) + Clone + Send + Sync + 'static) {
         for (name, path) in &self.files {
-            let (tokens, owner, ended) = (Arc::clone(&self.tokens), name.clone(), ended.clone());
+            let tokens = Arc::clone(&self.tokens);
+            let owner = name.clone();
+            let ended = ended.clone();
             let file = SecretFile { what: format!("the token {name} of the API"), path: path.clone() };
             file.follow(supervisor, move |path| {
                 let token = read_secret(path).map_err(|error| reason(&error))?;
@@ -65,7 +67,8 @@ impl ApiTokens {
     /// # Errors
     /// A file cannot be read, or the new token not be written.
     pub(super) fn read(configuration: &Configuration, is_shared: bool) -> anyhow::Result<Self> {
-        let (store, http) = (&configuration.store.path, &configuration.http);
+        let store = &configuration.store.path;
+        let http = &configuration.http;
         let plugin = configuration.decisions.as_ref().and_then(|decisions| decisions.token_file.as_deref());
         let commanders = if http.tokens.is_empty() && !is_shared {
             let tokens = Tokens::new(vec![(person::os_user(), person::issue_token(store)?)]);
@@ -88,16 +91,14 @@ impl ApiTokens {
 
     /// Follows the files of all tokens. A session of the page ends with the token that opened it.
     pub(super) fn follow(&self, page: Option<&Arc<PageSettings>>, supervisor: &Supervisor) {
-        let end_sessions = |may_command: bool| {
+        for (group, may_command) in [(&self.commanders, true), (&self.watchers, false)] {
             let page = page.map(Arc::clone);
-            move |owner: &str| {
+            group.follow(supervisor, move |owner| {
                 if let Some(page) = &page {
                     page.sessions.close_of(owner, may_command);
                 }
-            }
-        };
-        self.commanders.follow(supervisor, end_sessions(true));
-        self.watchers.follow(supervisor, end_sessions(false));
+            });
+        }
         for group in [&self.readers, &self.pushers] {
             group.follow(supervisor, |_| {});
         }

@@ -78,7 +78,8 @@ pub(super) fn watch(args: &Args, source: RecordsSource) -> anyhow::Result<Exit> 
 fn draw(args: &Args, summary: &Summary, terminal: Terminal) -> io::Result<()> {
     let (width, height) =
         terminal::size().ok().filter(|(width, height)| *width > 0 && *height > 0).unwrap_or(SIZE_DEFAULT);
-    let (width, height) = (usize::from(width), usize::from(height));
+    let width = usize::from(width);
+    let height = usize::from(height);
     let lines: Vec<_> = args.lines(summary, Some(width)).iter().flat_map(|line| wrapped(line, width)).collect();
     let text = output::render_lines(&screen(lines, height), Terminal { width: None, ..terminal });
     // The last line has no end, which would move all of them up.

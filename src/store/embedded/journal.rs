@@ -13,7 +13,8 @@ type StoredEntry<'a> = (AccessGuard<'a, u64>, AccessGuard<'a, &'static [u8]>);
 pub(super) fn entries<'a>(
     items: impl Iterator<Item = Result<StoredEntry<'a>, StorageError>>,
 ) -> Result<Vec<(u64, JournalEntry)>, RawError> {
-    let (mut entries, mut unpacker) = (Vec::new(), Unpacker::new());
+    let mut entries = Vec::new();
+    let mut unpacker = Unpacker::new();
     for item in items {
         let (number, bytes) = item?;
         let number = number.value();

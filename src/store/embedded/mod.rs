@@ -270,7 +270,8 @@ impl Store for EmbeddedStore {
         // Only the beginning needs the handle, so that a slow caller does not keep it.
         let transaction = self.with(ACTION, Handle::read)?;
         let scanned = guarded(|| {
-            let (table, parts) = (transaction.open_table(RECORDS)?, PartReader::open(&transaction)?);
+            let table = transaction.open_table(RECORDS)?;
+            let parts = PartReader::open(&transaction)?;
             for prefix in prefixes {
                 for item in table.range(*prefix..)? {
                     let (key, record) = item?;
@@ -393,7 +394,8 @@ fn write(transaction: &WriteTransaction, ops: &[Op], journal_max: usize) -> Resu
     meta.insert(META_VERSION, version)?;
     let journal_last = journal.last()?.map_or(0, |(number, _)| number.value());
     let mut before = Doubt { version, journal_last, ..Doubt::default() };
-    let (mut parts, mut packer) = (PartChanges::default(), Packer::new());
+    let mut parts = PartChanges::default();
+    let mut packer = Packer::new();
     for op in ops {
         if let Op::Put { key, expected, .. } | Op::Delete { key, expected } = op {
             let found = records.get(key.as_str())?.map(|record| record.value().0);

@@ -65,7 +65,8 @@ impl Packer {
         let lists = [lists.manifests, lists.inventory].into_iter().flatten().map(|list| list.get().as_bytes());
         let mut parts: Vec<&[u8]> = lists.filter(|list| list.len() >= PART_BYTES_MIN).collect();
         parts.sort_unstable_by_key(|part| part.as_ptr());
-        let (mut rest, mut read) = (Vec::new(), 0);
+        let mut rest = Vec::new();
+        let mut read = 0;
         for part in &parts {
             let start = part.as_ptr().addr() - value.as_ptr().addr();
             rest.extend_from_slice(&value[read..start]);
@@ -138,7 +139,8 @@ impl Unpacker {
         let mut out = Vec::new();
         loop {
             out.reserve(STEP_BYTES);
-            let (read, written) = (decompress.total_in(), decompress.total_out());
+            let read = decompress.total_in();
+            let written = decompress.total_out();
             let rest = kept.get(usize::try_from(read).map_err(io::Error::other)?..).unwrap_or_default();
             let status = decompress.decompress_vec(rest, &mut out, FlushDecompress::None).map_err(io::Error::other)?;
             if out.len() > VALUE_BYTES_MAX {

@@ -64,7 +64,7 @@ impl<'a> PartChanges<'a> {
             if now == uses {
                 continue;
             }
-            let bytes = change.bytes.filter(|_| uses == 0).map(|bytes| packer.compressed(bytes));
+            let bytes = if uses == 0 { change.bytes.map(|bytes| packer.compressed(bytes)) } else { None };
             before.push(PartBefore { id, uses, bytes: parts.set(id, now, bytes.as_deref())? });
         }
         Ok(before)
@@ -147,8 +147,7 @@ impl PartReader {
             return Ok(part.clone());
         }
         let kept = self.table.as_ref().map(|table| table.get(id)).transpose()?.flatten();
-        let missing = || io::Error::other(format!("its part {id:032x} is missing"));
-        let kept = kept.ok_or_else(missing)?;
+        let kept = kept.ok_or_else(|| io::Error::other(format!("its part {id:032x} is missing")))?;
         let part = self.unpacker.borrow_mut().unpacked(kept.value())?.whole()?.into_owned();
         let mut remembered = self.remembered.borrow_mut();
         if remembered.len() >= REMEMBERED_MAX {

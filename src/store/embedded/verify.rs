@@ -100,7 +100,8 @@ impl StorageBackend for InMemoryChanges {
         let of_file = out.len().min(index(of_file));
         self.file.read_exact_at(&mut out[..of_file], offset)?;
         for (at, bytes) in &changes.written {
-            let (from, to) = (offset.max(*at), end.min(at + bytes.len() as u64));
+            let from = offset.max(*at);
+            let to = end.min(at + bytes.len() as u64);
             if from < to {
                 let part = |start: u64| index(from - start)..index(to - start);
                 out[part(offset)].copy_from_slice(&bytes[part(*at)]);

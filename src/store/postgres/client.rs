@@ -54,7 +54,8 @@ impl Caller {
         Answer: Future<Output = (TakenConnection, Result<T, CallFailure>)> + Send,
     {
         let (sender, answer) = mpsc::sync_channel(1);
-        let (server, connection) = (Arc::clone(&self.server), connection.clone());
+        let server = Arc::clone(&self.server);
+        let connection = connection.clone();
         let named = Arc::clone(&server);
         self.spawn(async move {
             let whole = async {

@@ -1,7 +1,7 @@
 //! How the database is reached: its address, password and TLS.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
@@ -71,23 +71,22 @@ impl DatabaseServer {
 
     /// Connects; the error is for people and holds no password.
     pub(super) async fn connect(&self) -> std::result::Result<Client, String> {
-        let said = |error: tokio_postgres::Error| words(&error);
         let client = match &self.tls {
             None => {
-                let (client, connection) = self.config.connect(NoTls).await.map_err(said)?;
+                let (client, connection) = self.config.connect(NoTls).await.map_err(|error| words(&error))?;
                 // It ends with the client, and the client's calls say what ended it.
                 tokio::spawn(async move { drop(connection.await) });
                 client
             }
             Some(tls) => {
-                let (client, connection) = self.config.connect(tls.clone()).await.map_err(said)?;
+                let (client, connection) = self.config.connect(tls.clone()).await.map_err(|error| words(&error))?;
                 tokio::spawn(async move { drop(connection.await) });
                 client
             }
         };
         let idle = IDLE_IN_TRANSACTION_MAX.as_millis();
         let session = format!("SET idle_in_transaction_session_timeout = {idle}; {SESSION}");
-        client.batch_execute(&session).await.map_err(said)?;
+        client.batch_execute(&session).await.map_err(|error| words(&error))?;
         Ok(client)
     }
 
@@ -117,15 +116,11 @@ impl DatabaseServer {
 
 /// Tells whether a later try may succeed: the connection ended, or the server is starting, stopping, full or busy.
 fn is_passing(error: &tokio_postgres::Error) -> bool {
+    let Some(code) = error.code() else { return true };
     // Source: PostgreSQL, appendix A: connection exceptions, transaction rollback, insufficient resources, lock not available, operator
     // intervention, system errors.
-    let passing = |code: &str| {
-        ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class))
-            || code == "55P03"
-            || code == "25P03"
-            || code == "25006"
-    };
-    error.code().is_none_or(|code| passing(code.code()))
+    ["08", "40", "53", "57", "58"].iter().any(|class| code.code().starts_with(class))
+        || matches!(code.code(), "55P03" | "25P03" | "25006")
 }
 
 /// Returns what the database or the connection says, with its causes.
@@ -182,7 +177,6 @@ fn client_config(
     }
     let builder = ClientConfig::builder().with_root_certificates(roots);
     let Some((certificate, key)) = identity else { return Ok(builder.with_no_client_auth()) };
-    let read = |path: &PathBuf| fs::read(path).map_err(|error| format!("reading {}: {error}", path.display()));
     let private =
         PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| format!("{} holds no private key", key.display()))?;
     builder.with_client_auth_cert(certificates(certificate)?, private).map_err(|error| {
@@ -190,8 +184,12 @@ fn client_config(
     })
 }
 
-fn certificates(path: &PathBuf) -> std::result::Result<Vec<CertificateDer<'static>>, String> {
-    let text = fs::read(path).map_err(|error| format!("reading {}: {error}", path.display()))?;
+fn read(path: &Path) -> std::result::Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("reading {}: {error}", path.display()))
+}
+
+fn certificates(path: &Path) -> std::result::Result<Vec<CertificateDer<'static>>, String> {
+    let text = read(path)?;
     let found: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),

@@ -72,7 +72,8 @@ impl PostgresStore {
     /// The settings cannot be used, the database does not answer or refuses, or a newer gitfleet changed its tables.
     pub fn open(settings: &PostgresSettings, source: &str) -> Result<Self> {
         let store = Self::new(settings, source)?;
-        let (server, source) = (Arc::clone(&store.server), store.source.clone());
+        let server = Arc::clone(&store.server);
+        let source = store.source.clone();
         store.caller.call(&store.writes, "preparing the tables", BATCH_TIME_MAX, async move |mut connected| {
             let prepared = async {
                 let client = client_of(&mut connected)?;
@@ -164,7 +165,8 @@ impl PostgresStore {
 
     /// Writes a batch; says where its outcome is not known.
     fn write(&self, batch: &Batch) -> Result<Written> {
-        let (batch, server) = (batch.clone(), Arc::clone(&self.server));
+        let batch = batch.clone();
+        let server = Arc::clone(&self.server);
         self.caller.call(&self.writes, "writing a batch", BATCH_TIME_MAX, async move |mut connected| {
             let written = async {
                 let client = client_of(&mut connected)?;
@@ -248,7 +250,9 @@ impl Store for PostgresStore {
         const ACTION: &str = "listing records";
         let (mut sender, mut rows) = mpsc::channel::<Result<(String, Vec<u8>, u64)>>(SCAN_AHEAD);
         let prefixes: Vec<String> = prefixes.iter().map(|prefix| (*prefix).to_owned()).collect();
-        let (server, source, idle) = (Arc::clone(&self.server), self.source.clone(), Arc::clone(&self.idle));
+        let server = Arc::clone(&self.server);
+        let source = self.source.clone();
+        let idle = Arc::clone(&self.idle);
         // A connection of its own: a slow reader keeps nobody else waiting.
         self.caller.spawn(async move {
             let sent = async {
@@ -308,9 +312,11 @@ impl Store for PostgresStore {
         self.settle()?;
         let id = batch_name();
         let id = id.map_err(|source| Error::Io { path: "/dev/urandom".into(), action: "naming a batch", source })?;
-        let (source, schema) = (self.source.clone(), self.server.schema.clone());
+        let source = self.source.clone();
+        let schema = self.server.schema.clone();
         let idle_max = Duration::from_millis(self.lease_millis.load(Ordering::SeqCst)).min(IDLE_IN_TRANSACTION_MAX);
-        let (ops, journal_max) = (ops.into(), self.journal_max);
+        let ops = ops.into();
+        let journal_max = self.journal_max;
         let batch = Batch { source, schema, epoch, id, ops, journal_max, idle_max };
         match self.write(&batch)? {
             Written::Kept(version) => Ok(version),
@@ -346,7 +352,8 @@ impl PostgresStore {
         let parameters: Vec<Box<dyn ToSql + Sync + Send>> =
             vec![Box::new(self.source.clone()), Box::new(signed(bound)), Box::new(limit)];
         self.rows("reading the journal", statement, parameters, |row| {
-            let (number, text): (u64, String) = (number(row.get(0)), row.get(1));
+            let number: u64 = number(row.get(0));
+            let text: String = row.get(1);
             let unreadable = |source| Error::Unreadable { key: format!("journal/{number}"), source };
             Ok((number, serde_json::from_str(&text).map_err(unreadable)?))
         })

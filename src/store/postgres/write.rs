@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_postgres::{Client, Transaction};
 
 use super::failure::CallFailure;
-use engine::store::{Error, Expected, Op, check_expected};
+use engine::store::{Error, Op, check_expected};
 use model::records::JournalEntry;
 
 /// Bytes of values in one statement; a message of the protocol holds 1 GiB at most.
@@ -37,7 +37,8 @@ type RecordChanges<'a> = BTreeMap<&'a str, Option<&'a [u8]>>;
 /// Writes a batch up to its commit, which is the caller's: only a failed commit leaves open what is kept.
 pub(super) async fn write<'a>(client: &'a mut Client, batch: &Batch) -> Result<(Transaction<'a>, u64), CallFailure> {
     let transaction = client.transaction().await?;
-    let (schema, idle) = (&batch.schema, batch.idle_max.as_millis());
+    let schema = &batch.schema;
+    let idle = batch.idle_max.as_millis();
     // Before the lease is locked: a daemon that was stopped or cut off here would keep others from taking it.
     let set = format!("SET LOCAL search_path = {schema}; SET LOCAL idle_in_transaction_session_timeout = {idle}");
     transaction.batch_execute(&set).await?;
@@ -45,7 +46,8 @@ pub(super) async fn write<'a>(client: &'a mut Client, batch: &Batch) -> Result<(
     // From here on no other batch of the source is under way.
     let advanced = "UPDATE store SET version = version + 1 WHERE source = $1 RETURNING version, journal_last";
     let row = transaction.query_one(advanced, &[&batch.source]).await?;
-    let (version, journal_last): (i64, i64) = (row.get(0), row.get(1));
+    let version: i64 = row.get(0);
+    let journal_last: i64 = row.get(1);
     let found = versions(&transaction, batch).await?;
     let changes = changes(batch, &found, number(version))?;
     put(&transaction, batch, &changes, version).await?;
@@ -94,25 +96,18 @@ fn key_of(op: &Op) -> Option<&str> {
 /// Checks each operation against what is there and what the operations before it leave, and returns what all of them leave.
 fn changes<'a>(batch: &'a Batch, found: &BTreeMap<String, u64>, version: u64) -> Result<RecordChanges<'a>, Error> {
     let mut changes = RecordChanges::new();
-    let check = |changes: &RecordChanges<'a>, key: &str, expected: Expected| {
-        let present = match changes.get(key) {
-            Some(change) => change.map(|_| version),
+    for op in batch.ops.iter() {
+        let (key, expected, change) = match op {
+            Op::Put { key, value, expected } => (key, expected, Some(&**value)),
+            Op::Delete { key, expected } => (key, expected, None),
+            Op::Journal(_) => continue,
+        };
+        let present = match changes.get(key.as_str()) {
+            Some(earlier) => earlier.map(|_| version),
             None => found.get(key).copied(),
         };
-        check_expected(key, expected, present)
-    };
-    for op in batch.ops.iter() {
-        match op {
-            Op::Put { key, value, expected } => {
-                check(&changes, key, *expected)?;
-                changes.insert(key, Some(value));
-            }
-            Op::Delete { key, expected } => {
-                check(&changes, key, *expected)?;
-                changes.insert(key, None);
-            }
-            Op::Journal(_) => {}
-        }
+        check_expected(key, *expected, present)?;
+        changes.insert(key, change);
     }
     Ok(changes)
 }
@@ -185,8 +180,11 @@ async fn journal(transaction: &Transaction<'_>, batch: &Batch, last: i64) -> Res
     let mut number = last;
     for entries in entries.chunks(STATEMENT_ROWS_MAX) {
         let mut numbers = Vec::new();
-        let (mut times, mut events, mut placements, mut clusters, mut texts) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut times = Vec::new();
+        let mut events = Vec::new();
+        let mut placements = Vec::new();
+        let mut clusters = Vec::new();
+        let mut texts = Vec::new();
         for entry in entries {
             number += 1;
             numbers.push(number);

@@ -44,7 +44,8 @@ pub(super) fn failed(spec: &SourceSpec, error: reqwest::Error) -> Error {
         next = error.source();
     }
     let text = texts.join(": ");
-    let (location, cause) = (spec.location.clone(), Cause::text(&text, &Secrets::new(spec.token.clone())));
+    let location = spec.location.clone();
+    let cause = Cause::text(&text, &Secrets::new(spec.token.clone()));
     if text.contains("invalid peer certificate") {
         let reason =
             "its certificate does not count. If it comes from an authority of your own, name that as `source.caFile`";

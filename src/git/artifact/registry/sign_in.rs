@@ -32,15 +32,19 @@ impl RegistryClient<'_> {
     /// `InsecureToken` where it wants the credentials to go somewhere in clear text; otherwise as a poll.
     pub(super) fn sign_in(&self, refusal: &Response, asked: &str) -> Result<Option<HeaderValue>, Error> {
         // Another host, that a redirect led to, gets nothing.
-        let is_registry = Url::parse(asked).is_ok_and(|asked| asked.origin() == refusal.url().origin());
+        if !Url::parse(asked).is_ok_and(|asked| asked.origin() == refusal.url().origin()) {
+            return Ok(None);
+        }
         let challenges = refusal.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
         let challenges: Vec<(&str, &str)> =
-            challenges.filter(|_| is_registry).filter_map(|challenge| challenge.trim().split_once(' ')).collect();
-        let of_kind = |kind: &str| challenges.iter().find(|(scheme, _)| scheme.eq_ignore_ascii_case(kind));
-        if let Some((_, parameters)) = of_kind("Bearer") {
+            challenges.filter_map(|challenge| challenge.trim().split_once(' ')).collect();
+        if let Some((_, parameters)) = challenges.iter().find(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer")) {
             return self.bearer(parameters).map(Some);
         }
-        Ok(of_kind("Basic").and_then(|_| self.login()).and_then(|login| header("Basic", &login)))
+        if challenges.iter().any(|(scheme, _)| scheme.eq_ignore_ascii_case("Basic")) {
+            return Ok(self.login().and_then(|login| header("Basic", &login)));
+        }
+        Ok(None)
     }
 
     /// Returns user and token as a header has them.
@@ -52,16 +56,15 @@ impl RegistryClient<'_> {
 
     /// Gets a token for reading the repository from the server that the registry names.
     fn bearer(&self, parameters: &str) -> Result<HeaderValue, Error> {
-        let location = || self.spec.location.clone();
         let realm = parameter(parameters, "realm").and_then(|realm| Url::parse(&realm).ok());
         let Some(mut realm) = realm else {
             let cause = Cause::text("it names no server that gives tokens", &Secrets::default());
-            return Err(Error::Remote { location: location(), cause });
+            return Err(Error::Remote { location: self.spec.location.clone(), cause });
         };
         let is_local = realm.host_str().is_some_and(is_loopback);
         if realm.scheme() != "https" && !(realm.scheme() == "http" && is_local) {
             let reason = "the registry has tokens given out over plain http, where anybody may read the credentials";
-            return Err(Error::InsecureToken { location: location(), reason });
+            return Err(Error::InsecureToken { location: self.spec.location.clone(), reason });
         }
         let scope = parameter(parameters, "scope");
         let scope = scope.unwrap_or_else(|| format!("repository:{}:pull", self.reference.repository));
@@ -75,9 +78,9 @@ impl RegistryClient<'_> {
         let body = self.read(answer, &self.reference.name, TOKEN_MAX_BYTES)?;
         let given = serde_json::from_slice::<GivenToken>(&body).ok();
         let token = given.and_then(|given| given.token.or(given.access_token));
-        token.and_then(|token| header("Bearer", &token.into())).ok_or_else(|| {
-            let cause = Cause::text("the server for tokens gave none", &Secrets::default());
-            Error::Remote { location: location(), cause }
+        token.and_then(|token| header("Bearer", &token.into())).ok_or_else(|| Error::Remote {
+            location: self.spec.location.clone(),
+            cause: Cause::text("the server for tokens gave none", &Secrets::default()),
         })
     }
 }

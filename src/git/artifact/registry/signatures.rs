@@ -106,9 +106,8 @@ impl RegistryClient<'_> {
     /// list of its parts, may be large, and is not read.
     fn bundle(&mut self, manifest: &[u8], artifact: &str) -> Result<Option<Vec<u8>>, Error> {
         let ImageManifest { layers, annotations, .. } = self.parsed(manifest, artifact)?;
-        let is_bundle =
-            |layer: &&LayerDescriptor| layer.media_type.starts_with(BUNDLE) && layer.size <= OCI_SIGNATURE_MAX_BYTES;
-        match layers.iter().find(is_bundle) {
+        let mut layers = layers.iter();
+        match layers.find(|it| it.media_type.starts_with(BUNDLE) && it.size <= OCI_SIGNATURE_MAX_BYTES) {
             Some(layer) if states_signature(annotations.get(STATES.0)) => {
                 self.verified(&format!("blobs/{}", layer.digest), &layer.digest, artifact)
             }
@@ -142,8 +141,8 @@ impl RegistryClient<'_> {
             if page == 0 && !(status == StatusCode::OK && is_index(&answer)) {
                 return Ok(false);
             }
-            let after = |link: &str| link.split_once(&first).map(|(_, query)| format!("{first}{query}"));
-            next = next_page(&answer).and_then(after);
+            let link = next_page(&answer).and_then(|link| link.split_once(&first));
+            next = link.map(|(_, query)| format!("{first}{query}"));
             self.take(answer, artifact, list)?;
         }
         let reason = format!("what refers to it fills more than {PAGES_MAX} pages");

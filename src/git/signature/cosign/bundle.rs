@@ -88,8 +88,8 @@ pub(super) fn objection(payload: &[u8], digest: &str) -> Option<Objection> {
     if predicate_type != SIGNATURE {
         return Some(Objection::Attestation(shown(&predicate_type)));
     }
-    let names = |subject: &SignedSubject| digest.strip_prefix("sha256:") == Some(subject.digest.sha256.as_str());
-    if subject.iter().any(names) {
+    let digest = digest.strip_prefix("sha256:");
+    if subject.iter().any(|subject| digest == Some(subject.digest.sha256.as_str())) {
         return None;
     }
     let first = subject.first().map(|subject| shown(&subject.digest.sha256));

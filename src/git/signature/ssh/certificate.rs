@@ -43,7 +43,6 @@ pub(super) fn read(text: &str) -> Result<Option<Certified>, String> {
     let Some((key, rest)) = prefixed(rest) else { return Ok(None) };
     let Some((kind, _)) = prefixed(key) else { return Ok(None) };
     let Some(kind) = std::str::from_utf8(kind).ok().filter(|kind| kind.ends_with(TYPE_END)) else { return Ok(None) };
-    let unreadable = |why: &dyn std::fmt::Display| format!("its certificate cannot be read: {why}");
     // Of a type that it does not know, the library panics when it writes the certificate.
     match Algorithm::new_certificate(kind) {
         Ok(Algorithm::Ed25519 | Algorithm::SkEd25519 | Algorithm::Ecdsa { .. } | Algorithm::Rsa { .. }) => {}
@@ -61,6 +60,10 @@ pub(super) fn read(text: &str) -> Result<Option<Certified>, String> {
     let length = u32::try_from(key.len()).map_err(|error| unreadable(&error))?;
     let plain = [head, &length.to_be_bytes(), &key, rest].concat();
     Ok(Some(Certified { certificate, plain: format!("{begin}\n{}\n{end}", STANDARD.encode(plain)) }))
+}
+
+fn unreadable(why: &dyn std::fmt::Display) -> String {
+    format!("its certificate cannot be read: {why}")
 }
 
 /// Tells whether an authority issued a certificate, at whatever time.
@@ -101,15 +104,19 @@ pub(super) fn objection(certificate: &Certificate, principals: &str, now: Timest
         let people = if people.is_empty() { "nobody".to_owned() } else { shown(&people.join(",")) };
         return Some(format!("whose certificate names {people}; its authority is listed for {principals}"));
     }
-    let time = |seconds: u64| i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     // A time that our clock cannot reach is far ahead.
-    let (from, until) = (time(certificate.valid_after()), time(certificate.valid_before()));
+    let from = time(certificate.valid_after());
+    let until = time(certificate.valid_before());
     match (from, until) {
         (Some(from), _) if now < from => Some(format!("whose certificate is valid only after {from}")),
         (None, _) => Some("whose certificate is not valid yet".to_owned()),
         (_, Some(until)) if now >= until => Some(format!("whose certificate was valid only before {until}")),
         _ => None,
     }
+}
+
+fn time(seconds: u64) -> Option<Timestamp> {
+    Timestamp::from_second(i64::try_from(seconds).ok()?).ok()
 }
 
 /// Returns a text that whoever asked for the certificate chose, as a message shows it.

@@ -4,15 +4,23 @@
 ///
 /// Source: ssh_config(5), PATTERNS: a pattern that excludes has the last word.
 pub(super) fn is_among(patterns: &str, text: &str) -> bool {
-    let (excluded, included): (Vec<&str>, Vec<&str>) =
-        patterns.split(',').partition(|pattern| pattern.starts_with('!'));
-    let has = |pattern: &str| matches(pattern.trim_start_matches('!').as_bytes(), text.as_bytes());
-    included.into_iter().any(has) && !excluded.into_iter().any(has)
+    let mut is_included = false;
+    for pattern in patterns.split(',') {
+        if !matches(pattern.trim_start_matches('!').as_bytes(), text.as_bytes()) {
+            continue;
+        }
+        if pattern.starts_with('!') {
+            return false;
+        }
+        is_included = true;
+    }
+    is_included
 }
 
 /// Tells whether a pattern has a text, in steps of at most the length of one times that of the other.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut read) = (0, 0);
+    let mut at = 0;
+    let mut read = 0;
     // After the last `*`: the pattern that follows, and how much of the text the `*` stands for.
     let mut star = None;
     while read < text.len() {
@@ -21,11 +29,15 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
                 star = Some((at + 1, read));
                 at += 1;
             }
-            Some(wanted) if *wanted == b'?' || *wanted == text[read] => (at, read) = (at + 1, read + 1),
+            Some(wanted) if *wanted == b'?' || *wanted == text[read] => {
+                at += 1;
+                read += 1;
+            }
             _ => {
                 let Some((after, end)) = star else { return false };
                 star = Some((after, end + 1));
-                (at, read) = (after, end + 1);
+                at = after;
+                read = end + 1;
             }
         }
     }

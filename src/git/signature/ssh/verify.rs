@@ -32,14 +32,11 @@ fn is_signed_by_ecdsa(key: &EcdsaPublicKey, message: &[u8], signature: &Signatur
         EcdsaCurve::NistP384 => (&ECDSA_P384_SHA384_FIXED, 48),
         EcdsaCurve::NistP521 => (&ECDSA_P521_SHA512_FIXED, 66),
     };
-    let numbers = || {
-        let (r, rest) = number(signature.as_bytes(), bytes)?;
-        let (s, rest) = number(rest, bytes)?;
-        rest.is_empty().then(|| [r, s].concat())
-    };
-    let key_of = || UnparsedPublicKey::new(algorithm, key.as_sec1_bytes());
+    let Some((r, rest)) = number(signature.as_bytes(), bytes) else { return false };
+    let Some((s, rest)) = number(rest, bytes) else { return false };
     signature.algorithm() == key.algorithm()
-        && numbers().is_some_and(|numbers| key_of().verify(message, &numbers).is_ok())
+        && rest.is_empty()
+        && UnparsedPublicKey::new(algorithm, key.as_sec1_bytes()).verify(message, &[r, s].concat()).is_ok()
 }
 
 fn is_signed_by_rsa(key: &RsaPublicKey, message: &[u8], signature: &Signature) -> bool {

@@ -78,6 +78,7 @@ impl SignedMessage {
         let [data] = parts_of(content, tagged(0))?[..] else { return Err(not("a message")) };
         let all = parts_of(data, Tag::Sequence)?;
         let [_, _, content, optional @ .., signers] = &all[..] else { return Err(not("signed data")) };
+        // What is signed is the commit, which stands beside the message.
         let [content] = parts_of(*content, Tag::Sequence)?[..] else {
             return Err("it holds a content of its own".to_owned());
         };
@@ -105,10 +106,6 @@ impl SignedMessage {
         if attributes.tag() != tagged(0) || rest.len() > 1 || signature.tag() != Tag::OctetString {
             return Err("it has no signed attributes".to_owned());
         }
-        let first = |part: AnyRef<'_>| match parts_of(part, Tag::Sequence)?.first() {
-            Some(id) => oid(*id),
-            None => Err(not("an algorithm")),
-        };
         let id = match id.tag() {
             Tag::Sequence => {
                 let [issuer, serial] = parts_of(*id, Tag::Sequence)?[..] else { return Err(not("a signer")) };
@@ -122,8 +119,8 @@ impl SignedMessage {
         Ok(Self {
             certificates,
             signer: id,
-            digest: first(*digest)?,
-            algorithm: first(*algorithm)?,
+            digest: algorithm_id(*digest)?,
+            algorithm: algorithm_id(*algorithm)?,
             signed: to_verify,
             attributes: Attributes::read(*attributes)?,
             signature: signature.value().to_vec(),
@@ -140,10 +137,13 @@ impl Attributes {
                 all.len()
             ));
         }
-        let (mut attributes, mut seen) = (Self::default(), Vec::new());
+        let mut attributes = Self::default();
+        let mut seen = Vec::new();
         for attribute in all {
             let [id, values] = parts_of(attribute, Tag::Sequence)?[..] else { return Err(not("an attribute")) };
-            let (id, values) = (oid(id)?, parts_of(values, Tag::Set)?);
+            let id = oid(id)?;
+            let values = parts_of(values, Tag::Set)?;
+            // Of two it would not be clear which counts.
             if seen.contains(&id) {
                 return Err("it has one signed attribute twice".to_owned());
             }
@@ -158,24 +158,28 @@ impl Attributes {
                     attributes.message_digest = Some(value.value().to_vec());
                 }
                 MESSAGE_DIGEST => return Err(not("a digest")),
-                _ => attributes.signing_time = Some(time(value)?),
+                _ => attributes.signing_time = Some(time(value).ok_or_else(|| not("a time"))?),
             }
         }
         Ok(attributes)
     }
 }
 
-fn time(value: AnyRef<'_>) -> Result<Timestamp, String> {
-    let wrong = |_| not("a time");
+/// Returns what an algorithm is called: the first of its parts.
+fn algorithm_id(part: AnyRef<'_>) -> Result<ObjectIdentifier, String> {
+    match parts_of(part, Tag::Sequence)?.first() {
+        Some(id) => oid(*id),
+        None => Err(not("an algorithm")),
+    }
+}
+
+fn time(value: AnyRef<'_>) -> Option<Timestamp> {
     let since = match value.tag() {
-        Tag::UtcTime => value.decode_as::<UtcTime>().map_err(wrong)?.to_unix_duration(),
-        Tag::GeneralizedTime => value.decode_as::<der::asn1::GeneralizedTime>().map_err(wrong)?.to_unix_duration(),
-        _ => return Err(not("a time")),
+        Tag::UtcTime => value.decode_as::<UtcTime>().ok()?.to_unix_duration(),
+        Tag::GeneralizedTime => value.decode_as::<der::asn1::GeneralizedTime>().ok()?.to_unix_duration(),
+        _ => return None,
     };
-    i64::try_from(since.as_secs())
-        .ok()
-        .and_then(|seconds| Timestamp::from_second(seconds).ok())
-        .ok_or_else(|| not("a time"))
+    Timestamp::from_second(i64::try_from(since.as_secs()).ok()?).ok()
 }
 
 fn not(what: &str) -> String {
@@ -200,14 +204,13 @@ fn oid(part: AnyRef<'_>) -> Result<ObjectIdentifier, String> {
 
 /// Returns what a value is made of.
 fn parts_of(of: AnyRef<'_>, tag: Tag) -> Result<Vec<AnyRef<'_>>, String> {
-    let wrong = |_| not("a list of values");
     if of.tag() != tag {
         return Err(not("a list of values"));
     }
-    let mut reader = SliceReader::new(of.value()).map_err(wrong)?;
+    let mut reader = SliceReader::new(of.value()).map_err(|_| not("a list of values"))?;
     let mut parts = Vec::new();
     while !reader.is_finished() {
-        parts.push(AnyRef::decode(&mut reader).map_err(wrong)?);
+        parts.push(AnyRef::decode(&mut reader).map_err(|_| not("a list of values"))?);
     }
     Ok(parts)
 }
@@ -218,8 +221,8 @@ fn definite(bytes: &[u8], depth: usize) -> Result<(Vec<u8>, &[u8]), String> {
     const LONG_TAG: u8 = 0x1f;
     const OCTET_STRING: u8 = 0x04;
     const INDEFINITE: u8 = 0x80;
-    let short = || "it ends too early".to_owned();
-    let [tag, length, rest @ ..] = bytes else { return Err(short()) };
+    const SHORT: &str = "it ends too early";
+    let [tag, length, rest @ ..] = bytes else { return Err(SHORT.to_owned()) };
     if depth > DEPTH_MAX || tag & LONG_TAG == LONG_TAG {
         return Err("it is nested too deeply, or has a tag that no signature has".to_owned());
     }
@@ -227,21 +230,22 @@ fn definite(bytes: &[u8], depth: usize) -> Result<(Vec<u8>, &[u8]), String> {
     let (content, after) = match *length {
         INDEFINITE if is_constructed => (rest, None),
         length if length & INDEFINITE == 0 => {
-            split(rest, usize::from(length)).map(|(c, a)| (c, Some(a))).ok_or_else(short)?
+            split(rest, usize::from(length)).map(|(c, a)| (c, Some(a))).ok_or(SHORT)?
         }
         length => {
-            let (digits, rest) = split(rest, usize::from(length & !INDEFINITE)).ok_or_else(short)?;
+            let (digits, rest) = split(rest, usize::from(length & !INDEFINITE)).ok_or(SHORT)?;
             if digits.is_empty() || digits.len() > 3 {
                 return Err("it has a length that no signature has".to_owned());
             }
             let length = digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit));
-            split(rest, length).map(|(content, after)| (content, Some(after))).ok_or_else(short)?
+            split(rest, length).map(|(content, after)| (content, Some(after))).ok_or(SHORT)?
         }
     };
     if !is_constructed {
-        return Ok((with_length(*tag, content), after.ok_or_else(short)?));
+        return Ok((with_length(*tag, content), after.ok_or(SHORT)?));
     }
-    let (mut made, mut left) = (Vec::new(), content);
+    let mut made = Vec::new();
+    let mut left = content;
     // Parts of a string are its content, without their own beginnings.
     let is_string = *tag == CONSTRUCTED | OCTET_STRING;
     let after = loop {
