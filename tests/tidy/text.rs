@@ -1,6 +1,7 @@
 //! Rust files as text: without comments, strings and test modules, so that the rules can look for words.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
@@ -34,8 +35,20 @@ pub struct Named {
 pub struct Function {
     /// Its name.
     pub name: String,
+    /// The bytes from its signature to its closing brace.
+    pub place: Range<usize>,
     /// Lines from its signature to its closing brace.
     pub lines: usize,
+}
+
+/// A struct with named fields.
+pub struct Struct {
+    /// Its name.
+    pub name: String,
+    /// The byte where it begins.
+    pub start: usize,
+    /// The names of its fields.
+    pub fields: Vec<String>,
 }
 
 pub fn root() -> &'static Path {
@@ -160,9 +173,56 @@ impl File {
             }
             let end = start + item_end(&code[start..]);
             let lines = code[start..end].matches('\n').count() + 1;
-            found.push(Function { name: ident(rest).to_owned(), lines });
+            found.push(Function { name: ident(rest).to_owned(), place: start..end, lines });
         }
         found
+    }
+
+    /// Returns the structs of the shipped code that have named fields, read as rustfmt writes them.
+    pub fn structs(&self) -> Vec<Struct> {
+        let code = &self.shipped;
+        let mut found = Vec::new();
+        for (start, _) in code.match_indices("struct ") {
+            let item = &code[start..start + item_end(&code[start..])];
+            let Some((head, body)) = item.split_once('{') else { continue };
+            let before = self.line_before(start);
+            let indent = before.len() - before.trim_start().len() + 4;
+            let lines = body.lines().filter_map(|line| line.get(indent..)?.split_once(':'));
+            // What else is indented by one step, attributes and closing brackets, does not begin with a name.
+            let fields = lines.map(|(field, _)| field).filter(|field| field.starts_with(is_ident));
+            let fields = fields.filter_map(|field| field.rsplit(' ').next()).map(str::to_owned).collect();
+            found.push(Struct { name: ident(&head["struct ".len()..]).to_owned(), start, fields });
+        }
+        found
+    }
+
+    /// Returns the types that the file has methods of, other than those of traits.
+    pub fn implemented(&self) -> BTreeSet<String> {
+        let heads = self.shipped.split("\nimpl").skip(1).filter_map(|rest| rest.split('{').next());
+        heads.filter_map(implemented).collect()
+    }
+
+    /// Tells whether the file defines a type.
+    pub fn defines(&self, name: &str) -> bool {
+        ["struct", "enum", "union"].iter().any(|kind| {
+            let definition = format!("{kind} {name}");
+            let mut found = self.shipped.match_indices(&definition);
+            found.any(|(at, _)| ident(&self.shipped[at + kind.len() + 1..]) == name)
+        })
+    }
+
+    /// Returns what the shipped code has before a byte on its line.
+    pub fn line_before(&self, at: usize) -> &str {
+        let start = self.shipped[..at].rfind('\n').map_or(0, |end| end + 1);
+        &self.shipped[start..at]
+    }
+
+    /// Returns the comments and attributes above the item that has a byte in its first line, from the last line upwards.
+    pub fn above(&self, at: usize) -> impl Iterator<Item = &str> {
+        let end = self.text[..at].rfind('\n').unwrap_or(0);
+        let lines = self.text[..end].lines().rev().zip(self.code[..end].lines().rev());
+        let own = lines.take_while(|(text, code)| !text.is_empty() && !code.ends_with(['{', '}', ';']));
+        own.map(|(text, _)| text.trim())
     }
 }
 
@@ -203,8 +263,22 @@ fn expand(tree: &str, prefix: &str, found: &mut Vec<(String, String)>) {
     }
 }
 
+/// Returns the type whose methods a block has, from what is between `impl` and the brace; `None` where they are a trait's.
+fn implemented(head: &str) -> Option<String> {
+    // An arrow closes no bracket.
+    let head = head.split("\nwhere").next()?.replace("->", "");
+    let mut depth = 0;
+    let end = head.find(|c| {
+        depth += i32::from(c == '<') - i32::from(c == '>');
+        depth == 0
+    });
+    let item = &head[end? + 1..];
+    let path = item.split('<').next()?.trim();
+    (!item.contains(" for ")).then(|| path.rsplit("::").next().unwrap_or(path).to_owned())
+}
+
 /// Returns how far an item reaches: to its `;`, or over its braces.
-fn item_end(code: &str) -> usize {
+pub fn item_end(code: &str) -> usize {
     let mut depth = 0_usize;
     for (at, c) in code.char_indices() {
         match c {
@@ -332,4 +406,18 @@ fn text_is_read_as_rust_reads_it() {
     let imported: Vec<String> = file.named().into_iter().filter_map(|found| found.import).collect();
     assert_eq!(imported, ["b", "c", "e"]);
     assert_eq!(file.functions().iter().map(|f| (f.name.as_str(), f.lines)).collect::<Vec<_>>(), [("f", 1)]);
+}
+
+#[test]
+fn items_are_read() {
+    let text = "struct A;\n\n/// B.\n// Why.\n#[derive(\n    D,\n)]\npub(crate) struct B<T> {\n    /// C: c.\n    #[serde(with = \"a::b\")]\n    \
+                pub c: Vec<(T, T)>,\n    d: D<\n        E,\n    >,\n}\n\nimpl<F: Fn(A) -> B> super::B<F>\nwhere\n    F: for<'a> G<'a>,\n{\n}\n\
+                impl Clone for A {}\nimpl<'a> X<'a> for B {}\n";
+    let file = File::new("src/c/m.rs".to_owned(), text.to_owned());
+    let structs = file.structs();
+    assert_eq!(structs.iter().map(|item| item.name.as_str()).collect::<Vec<_>>(), ["B"]);
+    assert_eq!(structs[0].fields, ["c", "d"]);
+    assert_eq!(file.above(structs[0].start).collect::<Vec<_>>(), [")]", "D,", "#[derive(", "// Why.", "/// B."]);
+    assert_eq!(file.implemented(), BTreeSet::from(["B".to_owned()]));
+    assert!(file.defines("A") && file.defines("B") && !file.defines("Clone"));
 }
