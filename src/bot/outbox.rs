@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use forge::{Error, Limits};
-use model::error::{Classify as _, ErrorClass};
+use model::error::ErrorClass;
 use model::forge::{CommitStatus, Reaction, ThreadNumber};
 use model::id::{CommitId, Digest};
 

@@ -1,6 +1,6 @@
 //! Errors of members.
 
-use model::error::{Classify, ErrorClass};
+use model::error::ErrorClass;
 
 /// An error of a member.
 #[derive(Debug, thiserror::Error)]
@@ -101,8 +101,9 @@ impl Error {
     }
 }
 
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
+impl Error {
+    /// Returns what to do about it.
+    pub fn class(&self) -> ErrorClass {
         match self {
             Self::Refused { code: 409, .. } => ErrorClass::Conflict,
             Self::Unreachable { .. } | Self::Unanswered { .. } | Self::Refused { code: 429 | 500.., .. } => {

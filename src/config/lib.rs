@@ -29,7 +29,6 @@ use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 
 use model::approvers::ApproversByPath;
-use model::error::{Classify, ErrorClass};
 use model::id::ClusterName;
 use model::manifest::InputError;
 use model::policy::Floor;
@@ -144,18 +143,6 @@ pub enum Error {
         /// What is wrong.
         problem: &'static str,
     },
-}
-
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Read { source, .. } | Self::SecretRead { source, .. } => match source.kind() {
-                io::ErrorKind::PermissionDenied => ErrorClass::Denied,
-                _ => ErrorClass::Invalid,
-            },
-            Self::Invalid { .. } | Self::SecretInvalid { .. } => ErrorClass::Invalid,
-        }
-    }
 }
 
 fn lines(errors: &[InputError]) -> String {

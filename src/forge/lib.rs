@@ -27,7 +27,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 
-use model::error::{Classify, ErrorClass};
+use model::error::ErrorClass;
 use model::forge::{
     Approval, Comment, CommitStatus, Commits, ForgeUser, History, Permission, PullRequest, Reacted, Reaction,
     ThreadNumber,
@@ -83,8 +83,9 @@ pub enum Error {
     },
 }
 
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
+impl Error {
+    /// Returns what to do about it.
+    pub fn class(&self) -> ErrorClass {
         match self {
             Self::RateLimited { .. } | Self::Unreachable { .. } => ErrorClass::Transient,
             Self::Forbidden { .. } | Self::Unauthenticated { .. } => ErrorClass::Denied,

@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use crate::http_client;
 use crate::http_client::{causes, cut};
-use model::error::{Classify, ErrorClass};
 
 /// Largest answer in bytes; one number takes some hundred.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -55,25 +54,6 @@ pub enum Error {
     /// The result is no number.
     #[error("the result is {0}, which is no number")]
     NotANumber(String),
-}
-
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Refused { status: 401 | 403, .. } => ErrorClass::Denied,
-            Self::Unreachable(_)
-            | Self::TimedOut(_)
-            | Self::Refused { status: 429 | 500.., .. }
-            | Self::NoData
-            | Self::NotANumber(_) => ErrorClass::Transient,
-            Self::Setup(_)
-            | Self::Refused { .. }
-            | Self::Moved
-            | Self::TooLarge
-            | Self::NotUnderstood
-            | Self::SeveralSeries(_) => ErrorClass::Invalid,
-        }
-    }
 }
 
 /// A connection to one server.

@@ -13,7 +13,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::http_client;
 use crate::http_client::causes;
-use model::error::{Classify, ErrorClass};
 
 /// How long a receiver may take to answer.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
@@ -50,18 +49,6 @@ pub enum Error {
     /// The receiver is somewhere else.
     #[error("the receiver redirects elsewhere; change its address in the configuration")]
     Moved,
-}
-
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Unreachable(_) | Self::TimedOut | Self::Refused { status: 408 | 429 | 500.., .. } => {
-                ErrorClass::Transient
-            }
-            Self::Refused { status: 401 | 403, .. } => ErrorClass::Denied,
-            Self::Setup(_) | Self::Secret(_) | Self::Refused { .. } | Self::Moved => ErrorClass::Invalid,
-        }
-    }
 }
 
 /// A key that bodies are signed with.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{BLOB_SIZE_MAX_BYTES, Excess, READ_SIZE_MAX_BYTES};
-use model::error::{Classify, ErrorClass};
+use model::error::ErrorClass;
 use model::id::{BlobId, CommitId};
 
 /// The longest text a cause keeps, in bytes: servers may answer with pages.
@@ -443,8 +443,9 @@ impl Error {
     }
 }
 
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
+impl Error {
+    /// Returns what to do about it.
+    pub fn class(&self) -> ErrorClass {
         match self {
             Self::AccessDenied { .. } | Self::Untrusted { .. } | Self::AccessFile { .. } => ErrorClass::Denied,
             // They pass by themselves: servers come back, locks go, a damaged mirror is cloned again.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use cluster::{ApplyOptions, Deletion, Error, Observation, Target, WatchHandle, WatchedKind};
-use model::error::{Classify as _, ErrorClass};
+use model::error::ErrorClass;
 use model::id::ObjectId;
 use model::work::Release;
 use system::telemetry::metrics::{ByWrite, Metrics, Verb, WriteOutcome};

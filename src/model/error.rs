@@ -1,4 +1,4 @@
-//! Error classes: an error is handled by its class, not by its place.
+//! Error classes: what to do about an error of a git server, a git host or an API server.
 
 use std::any::Any;
 
@@ -15,12 +15,6 @@ pub enum ErrorClass {
     Denied,
     /// Should not happen: loud and counted.
     Bug,
-}
-
-/// Every error of a step or an adapter says its class.
-pub trait Classify {
-    /// Returns the class.
-    fn class(&self) -> ErrorClass;
 }
 
 /// Returns what a panic says.

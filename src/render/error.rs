@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{MEMORY_BYTES_MAX, MESSAGE_BYTES_MAX, OUTPUT_BYTES_MAX};
-use model::error::{Classify, ErrorClass};
 use model::text::is_unseen;
 
 /// Why a folder was not rendered.
@@ -123,21 +122,6 @@ impl Error {
     /// Tells whether a busy machine may be the cause as well as the folder: the next attempt may succeed.
     pub fn may_be_of_the_machine(&self) -> bool {
         matches!(self, Self::Slow { .. } | Self::Ended { .. })
-    }
-}
-
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Start { .. } | Self::Scratch { .. } | Self::Unfinished { .. } => ErrorClass::Transient,
-            Self::Missing { .. }
-            | Self::OtherVersion { .. }
-            | Self::Failed { .. }
-            | Self::Memory { .. }
-            | Self::Slow { .. }
-            | Self::Large { .. }
-            | Self::Ended { .. } => ErrorClass::Invalid,
-        }
     }
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::fleet::Fleet;
 use model::api::placement::{PlacementPolicy, PlacementType};
-use model::error::{Classify, ErrorClass};
 use model::id::{ClusterName, PlacementKey};
 use model::records::{Binding, ClusterDecision};
 use model::tenants::Tenant;
@@ -131,15 +130,6 @@ pub enum Error {
         /// The binding.
         binding: String,
     },
-}
-
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::BadValue { .. } | Self::BadRequirement { .. } | Self::Incomplete { .. } => ErrorClass::Invalid,
-            Self::DuplicateBinding { .. } | Self::NoPreviousState { .. } => ErrorClass::Bug,
-        }
-    }
 }
 
 /// Returns how many clusters a policy is meant to have, which rolling limits are percentages of: N for `PickN`, the number

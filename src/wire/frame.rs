@@ -8,7 +8,6 @@ use flate2::write::ZlibEncoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use model::error::{Classify, ErrorClass};
 
 /// Bytes of a frame or a body, compressed.
 pub const FRAME_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -47,15 +46,6 @@ pub enum Error {
         /// The column.
         column: usize,
     },
-}
-
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Cut { .. } => ErrorClass::Transient,
-            Self::TooLarge { .. } | Self::Compression(_) | Self::Form { .. } => ErrorClass::Invalid,
-        }
-    }
 }
 
 impl From<serde_json::Error> for Error {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cluster::Error;
 use engine::HubReport;
 use model::api::table::OCM_GROUP;
-use model::error::{Classify as _, ErrorClass};
+use model::error::ErrorClass;
 use model::work::SourceName;
 
 /// The hub's location and the objects on it.

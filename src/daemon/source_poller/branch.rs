@@ -14,7 +14,7 @@ use super::{AcceptedState, POLL_BACKOFF_MAX};
 use config::HistoryRewrite;
 use engine::SourceEvent;
 use git::Source;
-use model::error::{Classify as _, ErrorClass};
+use model::error::ErrorClass;
 use model::id::CommitId;
 use system::clock;
 use system::clock::Uptime;

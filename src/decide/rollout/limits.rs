@@ -6,7 +6,6 @@ use std::time::Duration;
 use model::api::annotations;
 use model::api::annotations::{MAX_FAILURES, PROGRESS_DEADLINE};
 use model::api::placement::{IntOrPercent, RollingUpdateConfig};
-use model::error::{Classify, ErrorClass};
 
 /// KubeFleet's default for `maxUnavailable` and `maxSurge`.
 const LIMIT_DEFAULT: &str = "25%";
@@ -23,12 +22,6 @@ pub struct Error {
     pub value: String,
     /// The expected form.
     pub expected: &'static str,
-}
-
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
-        ErrorClass::Invalid
-    }
 }
 
 /// The limits of one placement's rolling update, resolved against its desired number of clusters.

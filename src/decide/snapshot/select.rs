@@ -6,7 +6,6 @@ use model::api::RESERVED_NAMESPACE;
 use model::api::groups::is_of_other_hubs;
 use model::api::placement::{LabelSelector, ResourceSelector, SelectionScope};
 use model::api::table::PLACEMENT_GROUP;
-use model::error::{Classify, ErrorClass};
 use model::id::ObjectId;
 use model::kinds;
 use model::manifest::Manifest;
@@ -107,12 +106,6 @@ pub enum SelectionError {
         /// The object.
         object: String,
     },
-}
-
-impl Classify for SelectionError {
-    fn class(&self) -> ErrorClass {
-        ErrorClass::Invalid
-    }
 }
 
 /// Returns the objects of a placement among those that it sees: sanitised, in snapshot order. An object is copied only if

@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use model::error::{Classify, ErrorClass};
 use model::records::JournalEntry;
 
 pub use memory::MemoryStore;
@@ -324,30 +323,6 @@ pub enum Error {
         /// What it said.
         message: String,
     },
-}
-
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
-        match self {
-            Self::Conflict { .. } => ErrorClass::Conflict,
-            Self::Locked { .. } | Self::Led { .. } | Self::Full { .. } | Self::Io { .. } | Self::Unavailable { .. } => {
-                ErrorClass::Transient
-            }
-            Self::Corrupt { .. }
-            | Self::Newer { .. }
-            | Self::Missing { .. }
-            | Self::Unreadable { .. }
-            | Self::Replaced { .. }
-            | Self::Kept { .. }
-            | Self::Settings { .. }
-            | Self::DatabaseRefused { .. } => ErrorClass::Invalid,
-            Self::Broken { .. }
-            | Self::ReadOnly { .. }
-            | Self::Unwritable { .. }
-            | Self::TooLarge { .. }
-            | Self::Refused { .. } => ErrorClass::Bug,
-        }
-    }
 }
 
 /// Describes what to do about a damaged store.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use super::*;
-use model::error::{Classify, ErrorClass};
+use model::error::ErrorClass;
 use model::id::{BlobId, CommitId};
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -28,7 +28,6 @@ use fixedbitset::FixedBitSet;
 use jiff::Timestamp;
 
 use model::api::ocm::SCHEDULING_DISABLED;
-use model::error::{Classify, ErrorClass};
 
 pub use change::{Change, ClusterChange};
 pub use explain::explain;
@@ -142,12 +141,6 @@ pub enum Error {
         /// The error in the selector.
         message: String,
     },
-}
-
-impl Classify for Error {
-    fn class(&self) -> ErrorClass {
-        ErrorClass::Invalid
-    }
 }
 
 /// Tells whether annotations disable scheduling of a placement: it keeps its decisions and its conditions.

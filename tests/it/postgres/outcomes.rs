@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 
-use engine::store::{Expected, Op, Store};
+use engine::store::{Error, Expected, Op, Store};
 use store::PostgresStore;
 
 use crate::postgres::server::{addresses, lead, schema, settings_at};
@@ -92,7 +92,7 @@ fn a_lost_answer_to_a_commit_is_settled() {
     proxy.manner.store(CUT_BEFORE_COMMIT, Ordering::SeqCst);
     let lost = store.batch(vec![put("c", Expected::Absent)]).unwrap_err();
     assert_eq!(proxy.manner.load(Ordering::SeqCst), PASS, "the commit was lost");
-    assert_eq!(model::error::Classify::class(&lost), model::error::ErrorClass::Transient, "{lost}");
+    assert!(matches!(lost, Error::Unavailable { .. }), "{lost}");
     assert_eq!(store.get("c").unwrap(), None);
     // The caller decides again, and the store continues.
     store.batch(vec![put("c", Expected::Absent)]).unwrap();

@@ -6,7 +6,6 @@ use std::time::Duration;
 use model::api::annotations::{CLUSTERS_IN_NO_STAGE, InNoStage};
 use model::api::placement::IntOrPercent;
 use model::api::staged::{Stage, StageTaskType, StagedUpdateStrategySpec};
-use model::error::{Classify, ErrorClass};
 use model::id::ClusterName;
 use model::names::first_of;
 
@@ -76,12 +75,6 @@ pub enum StageError {
         /// The problem, and what to do.
         what: String,
     },
-}
-
-impl Classify for StageError {
-    fn class(&self) -> ErrorClass {
-        ErrorClass::Invalid
-    }
 }
 
 /// Assigns clusters, given with their labels, to the stages of a strategy. A stage may be empty. Clusters in no stage are

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::doubles::forge::{Failure, Fake, Moment};
 use crate::doubles::forge_contract::{Host, Outcome, Way, check};
 use forge::{Error, Forge};
-use model::error::{Classify as _, ErrorClass};
+use model::error::ErrorClass;
 use model::forge::{Part, Permission, Reaction, ThreadNumber};
 use model::id::CommitId;
 
