@@ -50,7 +50,8 @@ impl ChangeLog {
         let mut bytes = Vec::new();
         // Without the file there are no changes.
         drop(File::open(&log.file).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)));
-        let (mut rest, mut changes) = (&bytes[..], Vec::new());
+        let mut rest = &bytes[..];
+        let mut changes = Vec::new();
         while let Some((record, after)) = log.next(seal, rest) {
             log.records += 1;
             log.bytes += (rest.len() - after.len()) as u64;

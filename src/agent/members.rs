@@ -45,7 +45,8 @@ impl Members {
         decryption: Decryption,
         events: mpsc::UnboundedSender<MemberEvent>,
     ) -> Self {
-        let (leased, own) = (fence(), fence());
+        let leased = fence();
+        let own = fence();
         Self { root, supervisor, decryption, events, of: None, running: BTreeMap::new(), leased, own }
     }
 
@@ -97,8 +98,12 @@ impl Members {
             }
         };
         let fence = if member.pool.is_some() { &self.leased } else { &self.own };
-        let (name, events, common) = (&member.cluster, self.events.clone(), Arc::clone(common));
-        let (fence, source, at_once) = (fence.clone(), source.clone(), std::future::ready(()));
+        let name = &member.cluster;
+        let events = self.events.clone();
+        let common = Arc::clone(common);
+        let fence = fence.clone();
+        let source = source.clone();
+        let at_once = std::future::ready(());
         Some(MemberTask::start(name, &access, fence, source, common, events, &self.supervisor, at_once))
     }
 
@@ -185,29 +190,29 @@ fn access(root: &Path, reach: &AgentReach) -> Result<MemberAccess, String> {
 
 /// Compiles the rules. The server has checked them; one that this version cannot compile makes nothing available.
 fn rules(health: &AgentHealth) -> HealthRules {
-    let compile = |text: &Option<String>| {
-        let text = text.as_deref()?;
-        match ObjectExpression::compile(text) {
-            Ok(compiled) => Some(compiled),
-            Err(error) => {
-                tracing::warn!(
-                    error,
-                    "an expression of `health` cannot be compiled; it is never true. Update the agent"
-                );
-                ObjectExpression::compile("false").ok()
-            }
-        }
-    };
-    let rule = |kind: &wire::AgentKindHealth| KindRule {
-        group: kind.group.clone(),
-        kind: kind.kind.clone(),
-        available: compile(&kind.available),
-        failed: compile(&kind.failed),
-    };
     HealthRules {
         kinds: health.kinds.iter().map(rule).collect(),
         only_kubefleets: health.only_kubefleets,
         digest_key: DigestKey::default(),
+    }
+}
+
+fn rule(kind: &wire::AgentKindHealth) -> KindRule {
+    KindRule {
+        group: kind.group.clone(),
+        kind: kind.kind.clone(),
+        available: kind.available.as_deref().and_then(compiled),
+        failed: kind.failed.as_deref().and_then(compiled),
+    }
+}
+
+fn compiled(text: &str) -> Option<ObjectExpression> {
+    match ObjectExpression::compile(text) {
+        Ok(compiled) => Some(compiled),
+        Err(error) => {
+            tracing::warn!(error, "an expression of `health` cannot be compiled; it is never true. Update the agent");
+            ObjectExpression::compile("false").ok()
+        }
     }
 }
 

@@ -57,6 +57,10 @@ pub struct AgentOptions {
 ///
 /// # Errors
 /// The state folder cannot be used.
+///
+/// # Cancel safety
+/// May be dropped at any point, as in a crash: members keep what they hold, and the next start continues from the state folder. Without
+/// a goodbye the server gives members of pools to another agent only when the lease is over.
 pub async fn run(
     settings: AgentOptions,
     supervisor: Supervisor,
@@ -72,6 +76,7 @@ pub async fn run(
         connector: Connector { tls: Arc::new(tls), token, name },
         pools,
         instance: format!("{}-{}", clock::wall().as_millisecond(), std::process::id()),
+        metrics: supervisor.metrics(),
         state: AgentState::new(disk, Members::new(root, supervisor, decryption, events)),
         inbox,
         standing,
@@ -82,8 +87,7 @@ pub async fn run(
 
 impl Agent {
     async fn work(&mut self, stop: &mut watch::Receiver<bool>) {
-        let delays = || clock::delays(RETRY_FIRST, RETRY_MAX);
-        let mut delay = delays();
+        let mut delay = clock::delays(RETRY_FIRST, RETRY_MAX);
         let mut said = String::new();
         loop {
             let mut reasons = Vec::new();
@@ -99,7 +103,7 @@ impl Agent {
                     said.clear();
                 }
                 if began.elapsed() >= STEADY_AFTER {
-                    delay = delays();
+                    delay = clock::delays(RETRY_FIRST, RETRY_MAX);
                 }
             }
             // Only now: while a server answers, it may have given members to somebody else.
@@ -117,7 +121,7 @@ impl Agent {
                 tokio::select! {
                     () = &mut pause => break,
                     _ = stop.changed() => return self.state.tasks.stop().await,
-                    Some(event) = self.inbox.recv() => self.state.note(event),
+                    Some(event) = self.inbox.recv() => self.take_events(event),
                 }
             }
         }

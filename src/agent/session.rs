@@ -139,10 +139,7 @@ impl Agent {
                     fetched.and_then(|fetched| session.take_fetched(&mut self.state, fetched).map_err(unreadable))
                 }
                 Done::Event(event) => {
-                    self.state.note(event);
-                    while let Ok(event) = self.inbox.try_recv() {
-                        self.state.note(event);
-                    }
+                    self.take_events(event);
                     Ok(())
                 }
                 Done::Ready => {
@@ -253,7 +250,8 @@ async fn fetch_order(mut requests: Requests, digest: Digest) -> Result<(Digest, 
 async fn fetch_objects(mut requests: Requests, digests: Vec<Digest>) -> Result<Fetched, Error> {
     let body = wire::pack(&FetchObjects { digests: digests.clone() }).map_err(|source| requests.unreadable(source))?;
     let mut stream = requests.send(Method::POST, OBJECTS_PATH, body).await?.into_body();
-    let (mut frames, mut objects) = (Frames::default(), Vec::new());
+    let mut frames = Frames::default();
+    let mut objects = Vec::new();
     while let Some(frame) = stream.frame().await {
         let frame = frame.map_err(|error| requests.unreachable(error.to_string()))?;
         if let Some(bytes) = frame.data_ref() {

@@ -1,6 +1,7 @@
 //! A running agent, and how it stands.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
@@ -8,6 +9,7 @@ use crate::connect::{Connector, Endpoint};
 use crate::disk::Disk;
 use crate::members::Members;
 use engine::MemberEvent;
+use system::telemetry::metrics::{ByChannel, Channel, Metrics};
 use wire::remote::agent::AgentState;
 
 /// How an agent stands, for its probes.
@@ -28,5 +30,19 @@ pub(super) struct Agent {
     pub(super) instance: String,
     pub(super) state: AgentState<Disk, Members>,
     pub(super) inbox: mpsc::UnboundedReceiver<MemberEvent>,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) standing: watch::Sender<AgentStanding>,
+}
+
+impl Agent {
+    /// Takes an event of a member's task, and those that wait behind it.
+    pub(super) fn take_events(&mut self, first: MemberEvent) {
+        let depth = self.metrics.channel_depth.get_or_create_owned(&ByChannel { channel: Channel::Members });
+        depth.set(i64::try_from(self.inbox.len()).unwrap_or(i64::MAX));
+        self.state.note(first);
+        while let Ok(event) = self.inbox.try_recv() {
+            self.state.note(event);
+        }
+        depth.set(0);
+    }
 }

@@ -117,7 +117,7 @@ impl Console {
         facts: PersonFacts,
     ) -> std::result::Result<Person, Answer> {
         let cannot = |what: &str, error: &Error| {
-            tracing::warn!(person = author.login, reason = %error, "a command is refused, because {what} cannot be looked up");
+            tracing::warn!(person = author.login, what, reason = %error, "a command is refused, because something about its author cannot be looked up");
             Answer::of(format!(
                 "{what} could not be looked up, so nothing was done; write the command again in a moment"
             ))

@@ -74,6 +74,9 @@ impl ConsoleTasks {
     }
 
     /// Waits until nothing is left to write, but not longer than `patience`.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: the bots continue to write.
     pub async fn finish(&self, patience: Duration) {
         futures::future::join_all(self.0.iter().map(|task| task.finish(patience))).await;
     }

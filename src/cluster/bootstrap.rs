@@ -99,6 +99,9 @@ impl Admin {
     ///
     /// # Errors
     /// The member does not answer or refuses, or has put no token into the Secret.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: a token that was made by request is lost, and is valid until it expires.
     pub async fn token(&self, namespace: &str, account: &str, source: TokenSource) -> Result<String, Error> {
         let client = connect(&self.member, &self.path, self.context.as_deref(), SignIn::Any).await?.client;
         let refused = |error: kube::Error| match error {

@@ -143,7 +143,8 @@ pub(super) async fn connect(
 /// # Errors
 /// The name cannot stand in a header.
 pub(super) fn impersonating(client: &Client, user: &str) -> Result<Client, InvalidHeaderValue> {
-    let (user, own) = (HeaderValue::from_str(user)?, client.clone());
+    let user = HeaderValue::from_str(user)?;
+    let own = client.clone();
     let service = tower::service_fn(move |mut request: Request<Body>| {
         request.headers_mut().insert("impersonate-user", user.clone());
         let own = own.clone();

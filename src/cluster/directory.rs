@@ -118,7 +118,9 @@ impl Directory {
     /// Writes an object's file, and waits until it is on the disk. `is_part`: it carries the label, so a watch sees the change.
     async fn write(&self, id: &ObjectId, text: String, is_part: bool) -> Result<(), Error> {
         let key = id.key();
-        let (path, name, own) = (Arc::clone(&self.path), self.name(&key), Arc::clone(&self.own));
+        let path = Arc::clone(&self.path);
+        let name = self.name(&key);
+        let own = Arc::clone(&self.own);
         let file = self.path.join(name.as_str());
         let written = async {
             let (folder, content, text) = on_thread({
@@ -149,7 +151,9 @@ impl Directory {
     /// Removes an object's file, and waits until that is on the disk.
     async fn remove(&self, id: &ObjectId) -> Result<(), Error> {
         let key = id.key();
-        let (path, name, own) = (Arc::clone(&self.path), self.name(&key), Arc::clone(&self.own));
+        let path = Arc::clone(&self.path);
+        let name = self.name(&key);
+        let own = Arc::clone(&self.own);
         let file = self.path.join(name.as_str());
         let removed = async {
             let folder = on_thread(move || {
@@ -338,7 +342,10 @@ impl Target for Directory {
 
     async fn release(&self, id: &ObjectId, uid: &str, _release: Release) -> Result<(), Error> {
         let key = id.key();
-        let Some(mut object) = self.read_object(&key)?.filter(|_| uid == first_name(&key)) else { return Ok(()) };
+        let Some(mut object) = self.read_object(&key)? else { return Ok(()) };
+        if uid != first_name(&key) {
+            return Ok(());
+        }
         let metadata = &mut object["metadata"];
         let annotations = self.inventory.part_annotations.iter().map(|name| ("annotations", *name));
         for (map, name) in std::iter::once(("labels", self.inventory.part_of_label)).chain(annotations) {

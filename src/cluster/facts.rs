@@ -128,7 +128,8 @@ type Events<K> = BoxStream<'static, Result<Event<K>, watcher::Error>>;
 ///
 /// The first report comes when both were listed, or cannot be; then one whenever something changed, coalesced.
 pub(super) async fn follow(wire: Wire, sink: mpsc::Sender<Observation>) {
-    let (cluster, client) = (wire.cluster.clone(), wire.client.clone());
+    let cluster = wire.cluster.clone();
+    let client = wire.client.clone();
     let nodes = watcher::Config::default().page_size(NODES_IN_PAGE);
     let pods = watcher::Config::default().page_size(PODS_IN_PAGE).fields(PODS_THAT_COUNT);
     let mut nodes: Events<Node> = paced(watcher::watcher(Api::all(client.clone()), nodes)).boxed();
@@ -199,7 +200,8 @@ struct View {
 
 impl View {
     fn new(cluster: String) -> Self {
-        let (tally, claims) = (Tally::default(), Claims::default());
+        let tally = Tally::default();
+        let claims = Claims::default();
         Self { cluster, tally, claims, nodes_failed: None, pods_failed: None, claims_failed: None }
     }
 
@@ -259,8 +261,9 @@ impl View {
                     self.claims_failed = None;
                 }
                 Err(error) => {
-                    let forget = || self.claims.forget();
-                    note_failure(&mut self.claims_failed, &self.cluster, "clusterclaims", error, forget)?;
+                    note_failure(&mut self.claims_failed, &self.cluster, "clusterclaims", error, || {
+                        self.claims.forget()
+                    })?;
                 }
             },
         }
@@ -269,10 +272,9 @@ impl View {
 
     /// Returns the facts; `None` until nodes and pods were listed or are known to be unavailable.
     fn facts(&self) -> Option<Facts> {
-        let or = |failed: &Option<String>| failed.clone();
         // Listed objects stay valid during the next list, and while that fails for a time.
-        let nodes = self.tally.nodes().map(Ok).or_else(|| or(&self.nodes_failed).map(Err))?;
-        let requested = self.tally.requested().map(Ok).or_else(|| or(&self.pods_failed).map(Err))?;
+        let nodes = self.tally.nodes().map(Ok).or_else(|| self.nodes_failed.clone().map(Err))?;
+        let requested = self.tally.requested().map(Ok).or_else(|| self.pods_failed.clone().map(Err))?;
         Some(Facts { nodes, requested, claims: self.claims.counted(), claims_failed: self.claims_failed.clone() })
     }
 }

@@ -84,6 +84,9 @@ impl Hub {
     ///
     /// # Errors
     /// [`Error::is_offline`] holds for all of them.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: there is no connection then.
     pub async fn connect(
         kubeconfig: &Path,
         context: Option<&str>,
@@ -102,6 +105,9 @@ impl Hub {
     ///
     /// # Errors
     /// [`Error::is_not_found`] holds where the kind is not installed.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: only the answer is lost.
     pub async fn list(&self, kind: HubKind) -> Result<Vec<Value>, Error> {
         let list = self.request(kind, "*", self.api(kind).list(&ListParams::default())).await?;
         Ok(list.items.into_iter().map(to_value).collect())
@@ -111,6 +117,9 @@ impl Hub {
     ///
     /// # Errors
     /// The hub does not answer or refuses.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: only the answer is lost.
     pub async fn get(&self, kind: HubKind, name: &str) -> Result<Option<Value>, Error> {
         Ok(self.request(kind, name, self.api(kind).get_opt(name)).await?.map(to_value))
     }
@@ -119,6 +128,9 @@ impl Hub {
     ///
     /// # Errors
     /// The hub does not answer or refuses, such as with 409 where there is one of this name.
+    ///
+    /// # Cancel safety
+    /// The request may have been sent: only reading the object tells whether it was executed.
     pub async fn create(&self, kind: HubKind, name: &str, object: Value) -> Result<Value, Error> {
         let mut wanted = DynamicObject::new(name, &kind.resource());
         wanted.data = object;
@@ -136,6 +148,9 @@ impl Hub {
     ///
     /// # Errors
     /// The hub does not answer or refuses, such as with 404 where there is none.
+    ///
+    /// # Cancel safety
+    /// The request may have been sent: only reading the object tells whether it was executed.
     pub async fn patch(&self, kind: HubKind, name: &str, patch: &Value) -> Result<Value, Error> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         self.request(kind, name, self.api(kind).patch(name, &params, &Patch::Merge(patch))).await.map(to_value)
@@ -145,6 +160,9 @@ impl Hub {
     ///
     /// # Errors
     /// As [`Hub::patch`].
+    ///
+    /// # Cancel safety
+    /// The request may have been sent: only reading the object tells whether it was executed.
     pub async fn patch_status(&self, kind: HubKind, name: &str, status: &Value) -> Result<Value, Error> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = json!({"status": status});
@@ -155,6 +173,9 @@ impl Hub {
     ///
     /// # Errors
     /// The hub does not answer or refuses.
+    ///
+    /// # Cancel safety
+    /// The request may have been sent: only reading the object tells whether it was executed.
     pub async fn delete(&self, kind: HubKind, name: &str, uid: &str) -> Result<(), Error> {
         let params = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),

@@ -55,7 +55,8 @@ async fn follow(wire: Wire, inventory: Inventory, listed: Option<String>, sink: 
     let resource = ApiResource::from_gvk_with_plural(&kind, "configmaps");
     let api = Api::namespaced_with(wire.client.clone(), inventory.namespace, &resource);
     let follower = Follower { wire, api, label: inventory.id_label, sink };
-    let (mut version, mut pause) = (listed, RETRY_FIRST);
+    let mut version = listed;
+    let mut pause = RETRY_FIRST;
     loop {
         let end = follower.follow(&mut version, &mut pause).await;
         match end {

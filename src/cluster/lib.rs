@@ -144,6 +144,9 @@ impl Drop for WatchHandle {
 }
 
 /// One member, as something that can be written to and watched.
+///
+/// # Cancel safety
+/// Every request may be dropped at any point. A write may be executed all the same: only reading the object tells.
 #[async_trait]
 pub trait Target: Send + Sync + 'static {
     /// Returns the member as another user may write to it; `None` where the member has no users.

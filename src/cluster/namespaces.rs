@@ -28,7 +28,8 @@ pub(super) async fn follow(wire: Wire, sink: mpsc::Sender<Observation>) {
     let config = watcher::Config::default().page_size(NAMESPACES_IN_PAGE);
     let api = Api::<PartialObjectMeta<Namespace>>::all(wire.client.clone());
     let mut events = pin!(paced(watcher::watcher(api, config)));
-    let (mut names, mut listing) = (BTreeSet::new(), None);
+    let mut names = BTreeSet::new();
+    let mut listing = None;
     while let Some(event) = events.next().await {
         let observation = match event {
             Ok(Event::Init) => {

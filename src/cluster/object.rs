@@ -37,15 +37,18 @@ impl<'de> Deserialize<'de> for RawObject {
 impl<'de> Deserialize<'de> for RawObject<SplitObject> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = SplitObject::deserialize(deserializer)?;
-        let text = |field: &String| Some(field.clone()).filter(|text| !text.is_empty());
         let meta = ObjectMeta {
-            name: text(&json.name),
-            namespace: text(&json.namespace),
-            resource_version: text(&json.resource_version),
+            name: unless_empty(&json.name),
+            namespace: unless_empty(&json.namespace),
+            resource_version: unless_empty(&json.resource_version),
             ..ObjectMeta::default()
         };
         Ok(Self { json, meta })
     }
+}
+
+fn unless_empty(field: &str) -> Option<String> {
+    if field.is_empty() { None } else { Some(field.to_owned()) }
 }
 
 impl<T> Resource for RawObject<T> {

@@ -66,7 +66,7 @@ pub fn complaints(
     now: Timestamp,
 ) -> Result<Vec<InputError>, Error> {
     let keys = read_keys(verify)?;
-    let since = accepted.filter(|_| verify.commits == VerifiedCommits::All);
+    let since = if verify.commits == VerifiedCommits::All { accepted } else { None };
     let commits = reader.gained(since, tip, VERIFIED_COMMITS_MAX)?;
     if commits.len() > VERIFIED_COMMITS_MAX {
         return Ok(vec![signature::too_many()]);

@@ -12,6 +12,9 @@ use system::supervise::Supervisor;
 use system::telemetry::metrics::Part;
 use system::watched_file::WatchedFile;
 
+/// Changes that may wait for the event loop; the file is read again only after it took one.
+const EVENTS_MAX: usize = 1;
+
 /// The file of a configuration, and what counts instead of its fields.
 #[derive(Clone, Debug)]
 pub struct ConfigurationFile {
@@ -36,30 +39,29 @@ pub fn follow(
     file: Option<ConfigurationFile>,
     running: &Configuration,
     supervisor: &Supervisor,
-) -> mpsc::UnboundedReceiver<ConfigurationEvent> {
-    let (events, receiver) = mpsc::unbounded_channel();
+) -> mpsc::Receiver<ConfigurationEvent> {
+    let (events, receiver) = mpsc::channel(EVENTS_MAX);
     let Some(file) = file else { return receiver };
-    let (supervisor, running) = (supervisor.clone(), running.clone());
+    let supervisor = supervisor.clone();
+    let running = running.clone();
     let life = move || {
-        let (file, running, events) = (file.clone(), running.clone(), events.clone());
+        let file = file.clone();
+        let running = running.clone();
+        let events = events.clone();
         async move { follow_file(&file, &running, &events).await }
     };
     tokio::spawn(async move { supervisor.repeat(Part::Configuration, life).await });
     receiver
 }
 
-async fn follow_file(
-    file: &ConfigurationFile,
-    running: &Configuration,
-    events: &mpsc::UnboundedSender<ConfigurationEvent>,
-) {
+async fn follow_file(file: &ConfigurationFile, running: &Configuration, events: &mpsc::Sender<ConfigurationEvent>) {
     let mut changes = WatchedFile::of(&file.path);
     let mut told = difference(running, Ok(running.clone()));
     loop {
         changes.next().await;
         // A small file, which was just written: it is read as fast as a thread could be found for it.
         let event = difference(running, file.load());
-        if event != told && events.send(event.clone()).is_err() {
+        if event != told && events.send(event.clone()).await.is_err() {
             return;
         }
         told = event;

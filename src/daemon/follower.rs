@@ -49,7 +49,8 @@ impl FreshMirror {
             return Ok(None);
         }
         let stop = Arc::new(AtomicBool::new(false));
-        let ((wake, woken), (alive, ended)) = (channel(), channel());
+        let (wake, woken) = channel();
+        let (alive, ended) = channel();
         let fetching = Fetching {
             configuration: configuration.clone(),
             state_dir,

@@ -51,13 +51,15 @@ impl HubTask {
     /// Starts the task. It changes nothing before its first exports.
     pub fn start(
         settings: HubSettings,
-        reports: mpsc::UnboundedSender<HubReport>,
+        reports: mpsc::Sender<HubReport>,
         fence: Fence,
         supervisor: Supervisor,
     ) -> Self {
         let (wanted, receiver) = watch::channel(None);
         let begin = move || {
-            let (settings, wanted, reports) = (settings.clone(), receiver.clone(), reports.clone());
+            let settings = settings.clone();
+            let wanted = receiver.clone();
+            let reports = reports.clone();
             Worker { settings, fence: fence.clone(), wanted, reports, logged: BTreeSet::new(), delay: delays() }.run()
         };
         Self { wanted, task: tokio::spawn(async move { supervisor.repeat(Part::Hub, begin).await }) }
@@ -77,7 +79,7 @@ struct Worker {
     settings: HubSettings,
     fence: Fence,
     wanted: watch::Receiver<Option<Arc<Exports>>>,
-    reports: mpsc::UnboundedSender<HubReport>,
+    reports: mpsc::Sender<HubReport>,
     /// The problems that were logged.
     logged: BTreeSet<String>,
     delay: ExponentialBackoff,
@@ -94,7 +96,7 @@ impl Worker {
             let report = failed(&error);
             tracing::warn!(reason = report.failure, "decisions cannot be written to the hub; trying again");
             // The daemon may have ended.
-            let _ = self.reports.send(report);
+            let _ = self.reports.send(report).await;
             tokio::time::sleep(self.delay.next().unwrap_or(RECONNECT_MAX)).await;
         }
     }
@@ -124,7 +126,7 @@ impl Worker {
             // A person may fix a problem that no watch sees: a missing right, an OCM Placement.
             let retries = again || !problems.is_empty();
             // The daemon may have ended.
-            let _ = self.reports.send(HubReport { done, failure: None, is_passing: false, problems });
+            let _ = self.reports.send(HubReport { done, failure: None, is_passing: false, problems }).await;
             if watches.is_empty() {
                 // Started only now: an earlier first list would repeat what was just read.
                 watches.push(hub.watch(HubKind::PlacementDecision, None, sink.clone()));
@@ -168,7 +170,7 @@ impl Worker {
     fn log(&mut self, problems: &[String]) {
         for problem in problems {
             if self.logged.insert(problem.clone()) {
-                tracing::warn!("{problem}");
+                tracing::warn!(about = %problem, "decisions are not as they should be on the hub");
             }
         }
         // A problem that ended and returns is logged again.

@@ -118,6 +118,9 @@ impl StepDown {
     }
 
     /// Waits until another daemon leads.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: the next call returns at once where another leads.
     pub async fn wait(&self) {
         let mut role = self.role.subscribe();
         // The sender lives as long as this.
@@ -142,8 +145,12 @@ impl StepDown {
     }
 }
 
+/// Tells whether the database does not answer.
+fn is_silent(role: &Role) -> bool {
+    matches!(role, Role::Follower { is_answered: false, .. } | Role::Unsure { .. })
+}
+
 fn tell_log(before: &Role, after: &Role) {
-    let is_silent = |role: &Role| matches!(role, Role::Follower { is_answered: false, .. } | Role::Unsure { .. });
     match after {
         Role::Follower { is_answered: false, .. } => {
             if !is_silent(before) {
@@ -290,7 +297,8 @@ impl Keeper {
 
     fn release(&mut self) {
         self.stepping_down.fence.close();
-        let (Some(leases), Some(epoch)) = (&self.leases, self.epoch) else { return };
+        let Some(leases) = &self.leases else { return };
+        let Some(epoch) = self.epoch else { return };
         match leases.release(epoch) {
             Ok(()) => tracing::info!(epoch, "the lease is given back"),
             Err(error) => tracing::warn!(%error, epoch, "the lease could not be given back; it ends by itself"),

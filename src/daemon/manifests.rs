@@ -143,13 +143,20 @@ fn mask_key(objects: &[Value]) -> MaskKey {
 
 /// Returns the objects as YAML, by what they are called.
 pub fn texts(objects: &[Value]) -> ObjectTexts {
-    let name = |object: &Value| {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let namespace = match text("/metadata/namespace") {
-            "" => String::new(),
-            namespace => format!("{namespace}/"),
-        };
-        format!("{} {namespace}{} ({})", text("/kind"), text("/metadata/name"), text("/apiVersion"))
-    };
     objects.iter().map(|object| (name(object), yaml::to_string(object))).collect()
+}
+
+fn name(object: &Value) -> String {
+    let namespace = match text(object, "/metadata/namespace") {
+        "" => String::new(),
+        namespace => format!("{namespace}/"),
+    };
+    let kind = text(object, "/kind");
+    let name = text(object, "/metadata/name");
+    let api_version = text(object, "/apiVersion");
+    format!("{kind} {namespace}{name} ({api_version})")
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -95,7 +95,8 @@ pub(super) fn set_gauges(metrics: &Metrics, core: &Core, listed: &mut ListedPlac
         metrics.runs.get_or_create(&ByPhase { phase }).set(count(measures.runs(kind)));
     }
     for (of, kind) in GATES {
-        let ((waiting, oldest), labels) = (measures.gates(of), ByGate { kind });
+        let (waiting, oldest) = measures.gates(of);
+        let labels = ByGate { kind };
         metrics.gates.get_or_create(&labels).set(count(waiting));
         match oldest {
             Some(since) => drop(metrics.oldest_gate.get_or_create(&labels).set(since.as_second())),
@@ -126,8 +127,6 @@ fn in_state(
 
 /// Counts a finished wait.
 pub(super) fn observe(metrics: &Metrics, measured: Measured) {
-    // A clock change between two processes must not give a negative duration.
-    let seconds = |time: SignedDuration| time.as_secs_f64().max(0.0);
     match measured {
         Measured::Available(time) => metrics.available_seconds.observe(seconds(time)),
         Measured::Approved(gate, time) => {
@@ -136,6 +135,11 @@ pub(super) fn observe(metrics: &Metrics, measured: Measured) {
             }
         }
     }
+}
+
+/// Returns a duration in seconds. A clock change between two processes must not give a negative one.
+fn seconds(time: SignedDuration) -> f64 {
+    time.as_secs_f64().max(0.0)
 }
 
 fn count(number: usize) -> i64 {

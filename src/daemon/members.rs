@@ -75,7 +75,9 @@ impl MemberDeliveries {
         let delivery = if let MemberAccess::Agent { agent, access } = access {
             MemberDelivery::Remote(RemoteMember::start(&self.agents, name, agent, access, events))
         } else {
-            let (fence, source, common) = (self.fence.clone(), self.source.clone(), Arc::clone(&self.common));
+            let fence = self.fence.clone();
+            let source = self.source.clone();
+            let common = Arc::clone(&self.common);
             let parted = self.agents.parted(name);
             MemberDelivery::Task(MemberTask::start(
                 name,

@@ -20,6 +20,9 @@ use system::telemetry::metrics::Part;
 /// Requests in flight, to all servers together.
 const REQUESTS_MAX: usize = 4;
 
+/// Answers that may wait for the event loop; with more, queries are asked later.
+const ANSWERS_MAX: usize = 64;
+
 /// Why the servers of the configuration cannot be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -50,7 +53,7 @@ struct Server {
 pub struct MetricAsker {
     servers: BTreeMap<String, Arc<Server>>,
     turns: Arc<Semaphore>,
-    answers: mpsc::UnboundedSender<Event>,
+    answers: mpsc::Sender<Event>,
     supervisor: Supervisor,
     tasks: BTreeMap<MetricQuery, Task>,
 }
@@ -70,11 +73,8 @@ impl MetricAsker {
     ///
     /// # Errors
     /// The certificates of a server cannot be read or used.
-    pub fn new(
-        servers: &[PrometheusServer],
-        supervisor: Supervisor,
-    ) -> Result<(Self, mpsc::UnboundedReceiver<Event>), Error> {
-        let (answers, receiver) = mpsc::unbounded_channel();
+    pub fn new(servers: &[PrometheusServer], supervisor: Supervisor) -> Result<(Self, mpsc::Receiver<Event>), Error> {
+        let (answers, receiver) = mpsc::channel(ANSWERS_MAX);
         let servers = servers.iter().map(|server| Ok((server.name.clone(), Arc::new(prepared(server)?))));
         let servers = servers.collect::<Result<_, Error>>()?;
         let turns = Arc::new(Semaphore::new(REQUESTS_MAX));
@@ -86,9 +86,13 @@ impl MetricAsker {
         self.tasks.retain(|query, _| query.placement != *placement || queries.contains(query));
         for query in queries {
             // The core names only servers of the configuration, which are all here.
-            if let Some(server) = self.servers.get(&query.server).filter(|_| !self.tasks.contains_key(&query)) {
-                let (server, query_of_task) = (Arc::clone(server), query.clone());
-                let (turns, answers) = (Arc::clone(&self.turns), self.answers.clone());
+            if !self.tasks.contains_key(&query)
+                && let Some(server) = self.servers.get(&query.server)
+            {
+                let server = Arc::clone(server);
+                let query_of_task = query.clone();
+                let turns = Arc::clone(&self.turns);
+                let answers = self.answers.clone();
                 let begin =
                     move || repeat(Arc::clone(&server), query_of_task.clone(), Arc::clone(&turns), answers.clone());
                 let supervisor = self.supervisor.clone();
@@ -110,7 +114,7 @@ fn prepared(server: &PrometheusServer) -> Result<Server, Error> {
 ///
 /// # Cancel safety
 /// May be dropped at any point: nothing but the answer leaves it.
-async fn repeat(server: Arc<Server>, query: MetricQuery, turns: Arc<Semaphore>, answers: mpsc::UnboundedSender<Event>) {
+async fn repeat(server: Arc<Server>, query: MetricQuery, turns: Arc<Semaphore>, answers: mpsc::Sender<Event>) {
     let mut was_answered = true;
     loop {
         let began = Instant::now();
@@ -120,12 +124,14 @@ async fn repeat(server: Arc<Server>, query: MetricQuery, turns: Arc<Semaphore>, 
             server.number(&query.query).await
         };
         // Once, until there is an answer again.
-        if let Some(reason) = answer.as_ref().err().filter(|_| was_answered) {
-            let (run, stage, check) = (&query.run, &query.stage, &query.metric);
+        if was_answered && let Err(reason) = &answer {
+            let run = &query.run;
+            let stage = &query.stage;
+            let check = &query.metric;
             tracing::warn!(server = query.server, run, stage, check, reason, "no answer to a check; asking again");
         }
         was_answered = answer.is_ok();
-        if answers.send(Event::Answered(query.clone(), answer)).is_err() {
+        if answers.send(Event::Answered(query.clone(), answer)).await.is_err() {
             // The daemon has ended.
             return;
         }

@@ -48,8 +48,7 @@ impl FleetPublisher {
 
     /// Returns when the next publication is due; `None` if nothing is new.
     fn due(&self) -> Option<Instant> {
-        let next = || self.pause_end.unwrap_or_else(Instant::now);
-        self.publisher.is_behind().then(next)
+        if self.publisher.is_behind() { Some(self.pause_end.unwrap_or_else(Instant::now)) } else { None }
     }
 
     /// Waits until a publication is due; for ever if nothing is new.
@@ -84,7 +83,7 @@ impl FleetPublisher {
 /// Returns the records that changed.
 pub fn changes(core: &Core, changed: Changed) -> Changes {
     let placements = changed.placements.into_iter().map(|(key, is_there)| {
-        let state = core.placements().get(&key).filter(|_| is_there);
+        let state = if is_there { core.placements().get(&key) } else { None };
         let records = state.map(PlacementState::records);
         (key, records)
     });
@@ -93,7 +92,7 @@ pub fn changes(core: &Core, changed: Changed) -> Changes {
         placements: placements.collect(),
         clusters: clusters.collect(),
         source: changed.source.then(|| core.stored_source().clone()),
-        store: core.stored_store().filter(|_| changed.store).cloned(),
+        store: if changed.store { core.stored_store().cloned() } else { None },
         ocm: changed.ocm.then(|| core.fleet().ocm.records().map(|(_, record)| Arc::clone(record)).collect()),
     }
 }

@@ -201,7 +201,10 @@ impl Rendering {
         parts: impl IntoIterator<Item = &'a BlobId>,
     ) -> Result<BTreeMap<BlobId, Vec<u8>>, git::Error> {
         let mut parts = parts.into_iter().peekable();
-        let Some(configured) = self.0.as_ref().filter(|_| parts.peek().is_some()) else { return Ok(BTreeMap::new()) };
+        let Some(configured) = &self.0 else { return Ok(BTreeMap::new()) };
+        if parts.peek().is_none() {
+            return Ok(BTreeMap::new());
+        }
         let store = configured.store()?;
         parts.map(|part| Ok((part.clone(), store.content(part)?))).collect()
     }
@@ -250,9 +253,10 @@ impl Rendering {
         markers: &[String],
         errors: &mut Vec<InputError>,
     ) -> Result<RenderedTree, Error> {
-        let Some(configured) = self.0.as_ref().filter(|_| !markers.is_empty()) else {
+        let Some(configured) = &self.0 else { return Ok(RenderedTree::default()) };
+        if markers.is_empty() {
             return Ok(RenderedTree::default());
-        };
+        }
         let folders = {
             let mut said = configured.markers.lock().unwrap_or_else(PoisonError::into_inner);
             source::folders(markers, inputs, &mut said)?
@@ -380,7 +384,8 @@ impl Configured {
         }
         // A commit that is refused in any case needs no other attempt.
         if left > 0 && errors.is_empty() {
-            let (folders, seconds) = (missing.len(), self.time_max::<L>().unwrap_or_default().as_secs());
+            let folders = missing.len();
+            let seconds = self.time_max::<L>().unwrap_or_default().as_secs();
             return Err(render::Error::Unfinished { folders, left, seconds }.into());
         }
         let file = |one: &WantedFolder, (position, blob)| {

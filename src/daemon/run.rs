@@ -1,6 +1,7 @@
 //! The event loop: passes events to the core, batches to the store, and effects to members, source and hub. It decides nothing.
 
 mod answers;
+mod channels;
 mod pushes;
 mod time;
 
@@ -89,13 +90,13 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Asked {
     /// Questions.
-    pub questions: mpsc::UnboundedReceiver<Question>,
+    pub questions: mpsc::Receiver<Question>,
     /// Commands.
     pub instructions: mpsc::UnboundedReceiver<Instruction>,
     /// Requests to preview an approval.
     pub previews: mpsc::UnboundedReceiver<Preview>,
     /// What machines push about clusters.
-    pub pushes: mpsc::UnboundedReceiver<PushRequest>,
+    pub pushes: mpsc::Receiver<PushRequest>,
     /// Where the bot sends the commands of comments.
     pub instruct: mpsc::UnboundedSender<Instruction>,
     /// The ends of the bots, in the order of [`Configuration::forges`].
@@ -103,7 +104,7 @@ pub struct Asked {
     /// Where the fleet is published for those who look.
     pub publisher: Publisher,
     /// What the file of the configuration says later.
-    pub config: mpsc::UnboundedReceiver<ConfigurationEvent>,
+    pub config: mpsc::Receiver<ConfigurationEvent>,
 }
 
 /// The daemon's parts.
@@ -120,19 +121,20 @@ pub struct Daemon {
     members: MemberDeliveries,
     events: mpsc::UnboundedReceiver<MemberEvent>,
     hub: Option<HubTask>,
-    hub_reports: mpsc::UnboundedReceiver<HubReport>,
+    hub_reports: mpsc::Receiver<HubReport>,
     metric_asker: MetricAsker,
-    answers: mpsc::UnboundedReceiver<Event>,
-    questions: mpsc::UnboundedReceiver<Question>,
+    answers: mpsc::Receiver<Event>,
+    questions: mpsc::Receiver<Question>,
     instructions: mpsc::UnboundedReceiver<Instruction>,
     previews: mpsc::UnboundedReceiver<Preview>,
-    pushes: mpsc::UnboundedReceiver<PushRequest>,
-    config: mpsc::UnboundedReceiver<ConfigurationEvent>,
+    pushes: mpsc::Receiver<PushRequest>,
+    config: mpsc::Receiver<ConfigurationEvent>,
     consoles: ConsoleTasks,
     notifier: Notifier,
     baselines: mpsc::UnboundedReceiver<oneshot::Sender<Baseline>>,
+    /// Before the threads: one that waits until its news are taken is not to hold up the end.
+    news: mpsc::Receiver<SourceEvent>,
     source_threads: Followed,
-    news: mpsc::UnboundedReceiver<SourceEvent>,
     views: FleetPublisher,
     supervisor: Supervisor,
     stepping_down: StepDown,
@@ -154,19 +156,24 @@ impl Daemon {
         supervisor: Supervisor,
         stepping_down: StepDown,
     ) -> Result<Self, Error> {
-        let (fence, mut saved) = (stepping_down.fence().clone(), SavedRecords::read(store.as_ref())?);
+        let fence = stepping_down.fence().clone();
+        let mut saved = SavedRecords::read(store.as_ref())?;
         // First: the core measures waits from the records' instants, by the clock of this process.
         time::resume_waits(&mut saved, store.as_ref())?;
-        let (source, known) = (identity(&configuration), saved.source.clone().unwrap_or_default());
+        let source = identity(&configuration);
+        let known = saved.source.clone().unwrap_or_default();
         let name = source_name(&configuration, &known);
         let forges = bot::connect(&configuration, &source, store.as_ref(), &supervisor)?;
-        let ((hub_sender, hub_reports), (news_sender, news)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let (hub_sender, hub_reports) = mpsc::channel(channels::HUB_REPORTS_MAX);
+        let (news_sender, news) = mpsc::channel(channels::NEWS_MAX);
         let hub = start_hub(&configuration, &name, hub_sender, &fence, &supervisor);
         let (metric_asker, answers) = MetricAsker::new(&configuration.prometheus, supervisor.clone())?;
         let notifier = Notifier::start(&configuration.notify, &store, &source, &fence, &supervisor)?;
-        let (settings, state_dir) = (PollerSettings::of(&configuration)?, state_dir(&configuration));
+        let settings = PollerSettings::of(&configuration)?;
+        let state_dir = state_dir(&configuration);
         let decryption = Decryption::open(configuration.decrypt.as_ref(), store.as_ref(), &state_dir)?;
-        let (tokens, own) = (&saved.agent_tokens, decryption.clone());
+        let tokens = &saved.agent_tokens;
+        let own = decryption.clone();
         let (members, events) = MemberDeliveries::start(&configuration, tokens, name, fence.clone(), own, &supervisor)?;
         let (mut core, effects) = Core::begin(configuration, saved, clock::now());
         let shared = shared_store(&fence, &store);
@@ -199,8 +206,8 @@ impl Daemon {
             consoles,
             notifier,
             baselines,
-            source_threads,
             news,
+            source_threads,
             supervisor,
             stepping_down,
             unanswered: Vec::new(),
@@ -234,6 +241,7 @@ impl Daemon {
             // While something waits, the loop also wakes up to store the time (`remember_time`).
             let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
             let wake_at = self.pace.next_decision(tokio::time::Instant::now() + pause);
+            self.measure_channels();
             tokio::select! {
                 // In this order, so that a stop is handled before any other event, and what may arrive without a pause comes last. Reports of
                 // members are also taken in after each other event.
@@ -318,10 +326,12 @@ impl Daemon {
         };
         match &answer {
             Ok(done) => {
-                tracing::info!(person = person.name, verb = %command.verb, of = command.target, "{}", done.message);
+                let about = &done.message;
+                tracing::info!(person = person.name, verb = %command.verb, of = command.target, %about, "executed");
             }
             Err(refusal) => {
-                tracing::warn!(person = person.name, verb = %command.verb, of = command.target, "refused: {refusal}");
+                let about = refusal;
+                tracing::warn!(person = person.name, verb = %command.verb, of = command.target, %about, "refused");
             }
         }
         // The client may be gone.
@@ -457,7 +467,7 @@ fn after(now: Timestamp, pause: Duration) -> Timestamp {
 fn start_hub(
     configuration: &Configuration,
     source: &SourceName,
-    reports: mpsc::UnboundedSender<HubReport>,
+    reports: mpsc::Sender<HubReport>,
     fence: &Fence,
     supervisor: &Supervisor,
 ) -> Option<HubTask> {

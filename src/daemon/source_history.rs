@@ -78,12 +78,11 @@ fn remembered<T: Clone>(
     commit: &CommitId,
     read: impl FnOnce() -> Option<T>,
 ) -> Option<T> {
-    let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = known().get(commit) {
+    if let Some(found) = known.lock().unwrap_or_else(PoisonError::into_inner).get(commit) {
         return Some(found.clone());
     }
     let found = read()?;
-    let mut known = known();
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     if known.len() >= COMMITS_MAX {
         known.clear();
     }

@@ -68,7 +68,7 @@ pub struct Followed {
 pub fn follow(
     settings: PollerSettings,
     state_dir: &Path,
-    news: mpsc::UnboundedSender<SourceEvent>,
+    news: mpsc::Sender<SourceEvent>,
     supervisor: &Supervisor,
 ) -> Result<Followed, git::Error> {
     for branch in &settings.branches {
@@ -152,7 +152,7 @@ struct Poller {
     finding: Option<(PlacementKey, u64)>,
     /// Requests that waited behind a poll.
     later: VecDeque<SourceRequest>,
-    news: mpsc::UnboundedSender<SourceEvent>,
+    news: mpsc::Sender<SourceEvent>,
 }
 
 /// Returns the name of a commit's pin.
@@ -237,7 +237,7 @@ impl Poller {
 
     fn send(&self, news: SourceEvent) {
         // The receiver goes only when the process ends.
-        drop(self.news.send(news));
+        drop(self.news.blocking_send(news));
     }
 
     /// Returns the branch of a source.
@@ -247,7 +247,8 @@ impl Poller {
 
     /// Polls the branches that are due; `asked` those too that have answered so far.
     fn poll(&mut self, asked: bool) {
-        let (now, is_only) = (clock::uptime(), self.branches.len() == 1);
+        let now = clock::uptime();
+        let is_only = self.branches.len() == 1;
         let is_due = |branch: &Branch| is_only || branch.due <= now || (asked && branch.failures == 0);
         let fetched = fetch_all(&mut self.branches, is_due, &self.stop);
         let mut polled = Vec::new();
@@ -275,7 +276,7 @@ impl Poller {
     /// Has results of folders written to the disk, those of refused commits and of pull requests too: a loss of power could damage them.
     fn sync_results(&self) {
         if let Err(error) = self.rendering.sync() {
-            tracing::warn!("results of rendered folders may not be on the disk: {}", error.in_full());
+            tracing::warn!(error = error.in_full(), "results of rendered folders may not be on the disk");
         }
     }
 

@@ -110,7 +110,7 @@ impl Core {
                  store.onEmpty says Adopt"
             );
         } else if let Some(complaint) = store.complaint().filter(|_| is_new) {
-            tracing::warn!("{complaint}");
+            tracing::warn!(about = %complaint, "the store is new, and waits for a person");
         }
     }
 

@@ -25,7 +25,7 @@ impl Core {
             }
         };
         if let Some(complaint) = &complaint {
-            tracing::warn!("the configuration changed: {complaint}");
+            tracing::warn!(about = %complaint, "the configuration changed");
         } else {
             tracing::info!("the configuration changed and is used");
         }

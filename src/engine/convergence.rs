@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Core, Effect, MemberCommand, Sent, SourceLook};
 use decide::state::PlacementState;
@@ -35,13 +35,12 @@ impl Core {
             return;
         }
         match standing {
-            RolloutState::AllAtTarget | RolloutState::WaitingForTime(_) | RolloutState::Progressing => {
-                tracing::info!("{text}");
-            }
-            RolloutState::WaitingForPerson(_) | RolloutState::Unreachable(_) => {
-                tracing::warn!("{text}");
-            }
-            RolloutState::Failed(_) => tracing::error!("{text}"),
+            RolloutState::AllAtTarget => tracing::info!(about = %text, "rolled out"),
+            RolloutState::WaitingForTime(_) => tracing::info!("waits for time to pass"),
+            RolloutState::WaitingForPerson(wait) => tracing::warn!(about = %wait, "waits for a person"),
+            RolloutState::Unreachable(why) => tracing::warn!(about = %why, "waits for clusters"),
+            RolloutState::Failed(why) => tracing::error!(about = %why, "cannot continue"),
+            RolloutState::Progressing => {}
         }
     }
 
@@ -230,7 +229,7 @@ fn rolled_out(state: &PlacementState) -> String {
         1 => "is available on its cluster".to_owned(),
         reached => format!("is available on all {reached} clusters"),
     };
-    format!("rolled out: snapshot {index} {on}{others}")
+    format!("snapshot {index} {on}{others}")
 }
 
 /// Facts of a journal entry that people read, and the words before them.
@@ -263,25 +262,29 @@ const CLUSTERS_NAMED_MAX: usize = 5;
 /// Logs journal entries of one decision.
 pub(super) fn log_entries(entries: &[JournalEntry]) {
     entries.iter().for_each(log_entry);
-    for line in rollout_steps(entries) {
-        tracing::info!("{line}");
+    for (snapshot, clusters) in rollout_steps(entries) {
+        let about = step_text(snapshot, &clusters);
+        let facts = json!({"snapshot": snapshot, "clusters": clusters.len()});
+        tracing::info!(%about, %facts, "rolling out");
     }
 }
 
-/// Returns a line for each snapshot that clusters move to in one decision: a large fleet would fill the log with a line for each cluster.
-fn rollout_steps(entries: &[JournalEntry]) -> Vec<String> {
+/// Returns the clusters that move to each snapshot in one decision: a large fleet would fill the log with a line for each cluster.
+fn rollout_steps(entries: &[JournalEntry]) -> BTreeMap<Option<u64>, Vec<&ClusterName>> {
     let mut steps: BTreeMap<Option<u64>, Vec<&ClusterName>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.event == JournalKind::RolloutStarted) {
         steps.entry(entry.facts["to"].as_u64()).or_default().extend(&entry.cluster);
     }
-    let line = |(snapshot, clusters): (Option<u64>, Vec<&ClusterName>)| {
-        let named: Vec<&str> = clusters.iter().take(CLUSTERS_NAMED_MAX).map(|cluster| cluster.as_str()).collect();
-        let rest = clusters.len() - named.len();
-        let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-        let to = snapshot.map(|snapshot| format!(": snapshot {snapshot}")).unwrap_or_default();
-        format!("rolling out to {} ({}{more}){to}", counted(clusters.len(), "cluster"), named.join(", "))
-    };
-    steps.into_iter().map(line).collect()
+    steps
+}
+
+/// Says which clusters move to a snapshot; of many, the first.
+fn step_text(snapshot: Option<u64>, clusters: &[&ClusterName]) -> String {
+    let named: Vec<&str> = clusters.iter().take(CLUSTERS_NAMED_MAX).map(|cluster| cluster.as_str()).collect();
+    let rest = clusters.len() - named.len();
+    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+    let what = snapshot.map(|snapshot| format!("snapshot {snapshot} ")).unwrap_or_default();
+    format!("{what}to {} ({}{more})", counted(clusters.len(), "cluster"), named.join(", "))
 }
 
 /// Logs a journal entry.
@@ -291,10 +294,7 @@ fn log_entry(entry: &JournalEntry) {
     let placement = entry.placement.as_ref().map(ToString::to_string).or_else(ocm_placement).unwrap_or_default();
     let cluster = entry.cluster.as_ref().map(ToString::to_string);
     // An absent field is not written.
-    let facts = entry.facts.as_object().map(|facts| {
-        let fields: Vec<String> = facts.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        tracing::field::display(fields.join(" "))
-    });
+    let facts = entry.facts.as_object().map(|_| tracing::field::display(&entry.facts));
     let cluster = cluster.map(tracing::field::display);
     let about = about(&entry.facts).map(tracing::field::display);
     if entry.event == JournalKind::RolloutStarted {
@@ -375,8 +375,6 @@ fn log_sentence(kind: &JournalKind) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -389,9 +387,12 @@ mod tests {
             facts: json!({"to": to}),
         };
         let mut entries = vec![entry(JournalKind::ClusterFailed, "z", 1), entry(JournalKind::RolloutStarted, "old", 1)];
-        assert_eq!(rollout_steps(&entries), ["rolling out to 1 cluster (old): snapshot 1"]);
+        let texts = |entries: &[JournalEntry]| -> Vec<String> {
+            rollout_steps(entries).iter().map(|(snapshot, clusters)| step_text(*snapshot, clusters)).collect()
+        };
+        assert_eq!(texts(&entries), ["snapshot 1 to 1 cluster (old)"]);
         entries.extend(["a", "b", "c", "d", "e", "f", "g"].map(|name| entry(JournalKind::RolloutStarted, name, 2)));
-        assert_eq!(rollout_steps(&entries)[1..], ["rolling out to 7 clusters (a, b, c, d, e and 2 more): snapshot 2"]);
+        assert_eq!(texts(&entries)[1..], ["snapshot 2 to 7 clusters (a, b, c, d, e and 2 more)"]);
         assert!(rollout_steps(&entries[..1]).is_empty());
     }
 }

@@ -119,7 +119,7 @@ impl Core {
         let warnings = fleet_warnings(self.fleet.records.values());
         let unreached = warnings.into_iter().find(|warning| warning.kind == WarningKind::NoAccess);
         if let Some(warning) = unreached.as_ref().filter(|_| unreached != self.unreached) {
-            tracing::warn!("{warning}");
+            tracing::warn!(about = %warning, "clusters cannot be reached");
         }
         self.unreached = unreached;
     }
@@ -273,9 +273,14 @@ impl Core {
             if is_undecided || self.queue.holds(placement, cluster) {
                 continue;
             }
-            let why = if state.is_some() { "does not go there any more" } else { "is not in git any more" };
-            tracing::warn!(cluster = %cluster, placement = %placement,
-                "holds objects of a placement that {why}; remove by hand those that no other placement selects, or bring the placement back");
+            let reason = if state.is_some() { "it does not go there any more" } else { "it is not in git any more" };
+            tracing::warn!(
+                cluster = %cluster,
+                placement = %placement,
+                reason,
+                "holds objects of a placement that left; remove by hand those that no other placement selects, or bring the placement \
+                 back"
+            );
         }
     }
 

@@ -120,7 +120,8 @@ impl Core {
             ),
             Some(text) => tracing::warn!(
                 commit = commit.short(),
-                "{text}; nothing of it begins until a person accepts it: gitfleet resume"
+                about = %text,
+                "nothing of the newest commit begins until a person accepts it (gitfleet resume)"
             ),
         }
         self.see(commit.clone(), now);
@@ -163,8 +164,7 @@ impl Core {
             SourceEvent::HeldRead(key, index, found) => self.note_found(key, index, found),
             SourceEvent::Seen(commit) => drop(self.note_seen(&commit, now)),
             SourceEvent::Unwatched(reason) => {
-                let text = "the source cannot be watched for changes; gitfleet polls it every second";
-                tracing::warn!(reason, "{text}");
+                tracing::warn!(reason, "the source cannot be watched for changes; gitfleet polls it every second");
                 self.source.unwatched = Some(reason);
             }
             SourceEvent::Unkept(reason) => self.source.unkept = reason,
@@ -209,7 +209,7 @@ impl Core {
         self.continue_without_source();
         self.source_look = SourceLook::Silent;
         let text = format!("it has not answered within {} s{NOTHING_NEW}", FIRST_LOOK_MAX.as_secs());
-        tracing::warn!("the source cannot be read: {text}");
+        tracing::warn!(about = %text, "the source cannot be read");
         self.source.failure = Some(text);
     }
 
@@ -265,13 +265,14 @@ impl Core {
         let again = self.source.accepted == commit;
         let short = commit.as_ref().map(|c| c.short().to_owned()).unwrap_or_default();
         let _commit = tracing::error_span!("commit", commit = %short).entered();
-        tracing::info!(
-            placements = tree.placements.len(),
-            clusters = tree.clusters.len(),
-            objects = tree.manifests.len(),
-            "{}",
-            if again { "accepted commit" } else { "commit accepted" }
-        );
+        let placements = tree.placements.len();
+        let clusters = tree.clusters.len();
+        let objects = tree.manifests.len();
+        if again {
+            tracing::info!(placements, clusters, objects, "accepted commit");
+        } else {
+            tracing::info!(placements, clusters, objects, "commit accepted");
+        }
         if !again {
             self.source.accepted_at = Some(now);
         }
@@ -322,7 +323,7 @@ impl Core {
         let mut documents = without_effect(&self.fleet);
         documents.truncate(WITHOUT_EFFECT_MAX);
         for document in &documents {
-            tracing::warn!("{document}");
+            tracing::warn!(about = %document, "a document has no effect");
         }
         self.source.without_effect = documents;
     }
@@ -422,7 +423,7 @@ fn unaccepted(source: &SourceRecord, at: Timestamp) -> Option<JournalEntry> {
 pub(super) fn log_refusal(commit: &CommitId, errors: &[InputError]) {
     tracing::error!(commit = commit.short(), errors = errors.len(), "commit refused; the last good one stays accepted");
     for error in errors.iter().take(REFUSAL_ERRORS_MAX) {
-        tracing::error!("  {error}");
+        tracing::error!(about = %error, "an error in the refused commit");
     }
 }
 
@@ -430,14 +431,14 @@ pub(super) fn log_refusal(commit: &CommitId, errors: &[InputError]) {
 fn log_skipped(tree: &Tree) {
     let odd: Vec<_> = tree.skipped.iter().filter_map(Skipped::complaint).collect();
     for complaint in odd.iter().take(SKIPPED_NAMED_MAX) {
-        tracing::warn!("{complaint}");
+        tracing::warn!(about = %complaint, "a document is no Kubernetes object");
     }
     if odd.len() > SKIPPED_NAMED_MAX {
         let more = odd.len() - SKIPPED_NAMED_MAX;
         tracing::warn!(more, "more documents are no Kubernetes objects; `gitfleet validate` names all of them");
     }
     for complaint in tree.warnings.iter().take(SKIPPED_NAMED_MAX) {
-        tracing::warn!("{complaint}");
+        tracing::warn!(about = %complaint, "the commit has a warning");
     }
     if tree.warnings.len() > SKIPPED_NAMED_MAX {
         tracing::warn!(

@@ -56,12 +56,12 @@ impl Core {
                 true
             }
             SourceEvent::Rewritten(commit) => {
-                tracing::warn!(commit = commit.short(), "{REWRITTEN}; a person may accept the new commit");
+                tracing::warn!(commit = commit.short(), "history was rewritten; a person may accept the new commit");
                 self.hold(&mut record, commit, None, now);
                 true
             }
             SourceEvent::Switched(commit, text) => {
-                tracing::warn!(commit = commit.short(), "{text}; a person may accept it");
+                tracing::warn!(commit = commit.short(), about = %text, "a person may accept the newest commit");
                 self.hold(&mut record, commit, Some(text), now);
                 true
             }

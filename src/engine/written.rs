@@ -196,7 +196,7 @@ impl Core {
             // The log message about the placement's state already covers unfulfilled policies.
             let is_known = known.as_ref().is_some_and(|known| known.record.warnings.contains(warning));
             if !is_known && warning.kind != WarningKind::PolicyUnfulfilled {
-                tracing::warn!("{warning}");
+                tracing::warn!(about = %warning, "the placement has a warning");
             }
         }
         if decision.finished {

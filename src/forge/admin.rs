@@ -60,6 +60,9 @@ impl Admin {
     }
 
     /// Returns what the host says that it is.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: only the answer is lost.
     pub async fn server(&self) -> Result<String> {
         match self.0.kind {
             Kind::Gitea => {
@@ -76,6 +79,9 @@ impl Admin {
     }
 
     /// Returns what the token's account may do with the repository, as the repository itself says.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: only the answer is lost.
     pub async fn own_permission(&self) -> Result<Permission> {
         let may = self.0.repository().await?.permissions;
         // Each includes those below it.
@@ -93,6 +99,9 @@ impl Admin {
     }
 
     /// Tells whether the token has a permission, by a call about something that does not exist: hosts check permissions first.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: only the answer is lost, and the call changes nothing.
     pub async fn may(&self, ability: Ability) -> Result<Known> {
         let (method, path, what) = match ability {
             Ability::Statuses => (Method::POST, format!("/statuses/{}", "0".repeat(40)), "try to set a status"),
@@ -129,6 +138,9 @@ impl Admin {
 
     /// Returns what to change about the hook with this address; without one, every hook whose address ends with our path
     /// counts.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: only the answer is lost.
     pub async fn hook(&self, url: Option<&str>) -> Result<HookRepair> {
         let hooks: Vec<Hook> = self.0.client.list("list the webhooks", &self.0.route("/hooks")).await?;
         let path = self.path();
@@ -170,6 +182,9 @@ impl Admin {
     }
 
     /// Creates a hook, or updates one; the secret is always sent: nobody can read the old one.
+    ///
+    /// # Cancel safety
+    /// The request may have been sent: [`Self::hook`] tells whether it was executed.
     pub async fn write_hook(&self, id: Option<u64>, url: &str, secret: &SecretString) -> Result<u64> {
         let config = json!({"url": url, "content_type": "json", "secret": secret.expose_secret()});
         let mut body = json!({"active": true, "events": self.events(), "config": config});

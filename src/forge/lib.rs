@@ -111,6 +111,9 @@ pub struct Limits {
 }
 
 /// A repository on a git host.
+///
+/// # Cancel safety
+/// Every request may be dropped at any point. A write may be executed all the same: only reading tells.
 #[async_trait]
 pub trait Forge: Send + Sync {
     /// Returns what the host takes.

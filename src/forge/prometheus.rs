@@ -103,6 +103,9 @@ impl Client {
     ///
     /// # Errors
     /// Why there is none.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: only the answer is lost.
     pub async fn number(&self, query: &str, token: Option<&SecretString>) -> Result<f64, Error> {
         let timeout = format!("{}ms", self.timeout.as_millis());
         let form = form_urlencoded::Serializer::new(String::new())

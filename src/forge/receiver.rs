@@ -120,6 +120,9 @@ impl Receiver {
     ///
     /// # Errors
     /// It did not say that it took it. It may have taken it all the same.
+    ///
+    /// # Cancel safety
+    /// The receiver may have taken it: it is told again with the same id.
     pub async fn tell(&self, message: WebhookMessage<'_>, key: Option<&SigningKey>) -> Result<(), Error> {
         let WebhookMessage { id, timestamp, content_type, body } = message;
         let mut request = self.http.post(self.url.expose_secret()).header(header::CONTENT_TYPE, content_type);

@@ -128,7 +128,7 @@ impl ArtifactMirror {
         self.make_room()?;
         let recorded = self.unpacked(registry, found, interrupt, &message);
         if let Err(error) = self.clear() {
-            tracing::warn!("the unpacked files of the artifact cannot be removed: {}", error.in_full());
+            tracing::warn!(error = error.in_full(), "the unpacked files of the artifact cannot be removed");
         }
         let commit = recorded?;
         tracing::info!(digest = found.digest, commit = commit.short(), "the artifact was unpacked");

@@ -47,7 +47,7 @@ pub(super) fn open(
         Ok(reader) => reader,
         // HEAD and config of a mirror say nothing of its content, so writing them again loses nothing.
         Err(error @ Error::Repository { .. }) => {
-            tracing::warn!(mirror = %dir.display(), "HEAD or config of the mirror is damaged; gitfleet writes it again: {error}");
+            tracing::warn!(mirror = %dir.display(), %error, "HEAD or config of the mirror is damaged; gitfleet writes it again");
             restore_frame(dir).map_err(Error::disk(dir))?;
             match Reader::open(dir, options.clone(), location, subtree) {
                 // It is not the frame: an empty repository takes its place, and the next poll fetches everything.

@@ -31,6 +31,30 @@ const ENCRYPTED: &str = "(encrypted in the source)";
 /// HTTP status of a conflict: another manager owns a field.
 const CONFLICT: u16 = 409;
 
+/// What is where an object is to be written.
+enum TakeOver {
+    /// Nothing.
+    Absent,
+    /// An object that may be written.
+    Allowed,
+    /// An object that may not be written, for this reason.
+    Refused(Answer),
+}
+
+/// Says in the log that an object of the member was written. What it holds may be secret, and is not said.
+fn log_write(order: &WorkOrder, id: &ObjectId, action: &'static str) {
+    tracing::debug!(
+        action,
+        group = id.group,
+        kind = id.kind,
+        namespace = id.namespace,
+        name = id.name,
+        snapshot = order.snapshot,
+        commit = order.commit.as_str(),
+        "object written"
+    );
+}
+
 /// Executes a step. `presence` is shared by the steps of one plan. Objects are written as the user of the order, where it has one, and
 /// the inventory as gitfleet's own account.
 ///
@@ -44,7 +68,7 @@ pub async fn perform(
 ) -> StepResult {
     let order = order.as_ref();
     let is_inventory = matches!(step, Step::WriteParent(_) | Step::DeleteParent);
-    let user = order.user.as_deref().filter(|_| !is_inventory);
+    let user = if is_inventory { None } else { order.user.as_deref() };
     let other = match user.map(|user| target.acting_as(user)).transpose() {
         Ok(other) => other.flatten(),
         Err(error) => return StepResult::Offline(error.to_string()),
@@ -53,7 +77,7 @@ pub async fn perform(
     match step {
         Step::WriteParent(parent) => write_parent(target, order, *parent).await,
         Step::DeleteParent => delete_parent(target, order).await,
-        Step::Delete { object } => match delete(target, &common.health, object).await {
+        Step::Delete { object } => match delete(target, &common.health, order, object).await {
             Ok(result) => result,
             Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
             Err(error) => StepResult::DeleteFailed { message: format!("cannot be pruned: {error}") },
@@ -61,6 +85,7 @@ pub async fn perform(
         Step::Release { object, release } => match target.release(&object.id, &object.uid.to_string(), release).await {
             Ok(()) => {
                 tracing::info!(object = %object.id, "given up; it stays");
+                log_write(order, &object.id, "released");
                 StepResult::Deleted { key: object.id.key(), uid: object.uid, gone: true }
             }
             Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
@@ -74,13 +99,10 @@ pub async fn perform(
                     return conclude(&order.manifests[position], Ok(answer), put_back, before.as_deref());
                 }
             };
-            // Whoever leaves what is there alone asks for each object just before.
-            let may_list = order.strategy.when_to_take_over == WhenToTakeOver::Always;
-            let probe = probe && !(may_list && presence.lacks(target, &desired.id).await);
+            let probe = probe.then_some(presence);
             let answer = apply(target, &common.health, order, &desired, probe).await;
             if put_back {
-                tracing::warn!(object = %desired.id,
-                    "changed by somebody else; put back");
+                tracing::warn!(object = %desired.id, "changed by somebody else; put back");
             }
             conclude(&desired, answer, put_back, before.as_deref())
         }
@@ -99,12 +121,19 @@ pub async fn perform(
 }
 
 /// Deletes an object as it was listed. One that changed since is read instead: another placement may have taken it over meanwhile.
-async fn delete(target: &dyn Target, health: &HealthRules, object: LiveObject) -> Result<StepResult, Error> {
+async fn delete(
+    target: &dyn Target,
+    health: &HealthRules,
+    order: &WorkOrder,
+    object: LiveObject,
+) -> Result<StepResult, Error> {
     let version = Some(object.resource_version).filter(|version| *version > 0);
-    let (key, uid) = (object.id.key(), object.uid.clone());
+    let key = object.id.key();
+    let uid = object.uid.clone();
     let deletion = target.delete(&object.id, &uid.to_string(), version).await?;
     if deletion != Deletion::Changed {
         tracing::info!(object = %object.id, "pruned");
+        log_write(order, &object.id, "deleted");
         return Ok(StepResult::Deleted { key, uid, gone: deletion == Deletion::Gone });
     }
     let there = target.get(&object.id).await?.and_then(|there| LiveObject::read(&there, health));
@@ -116,7 +145,10 @@ async fn write_parent(target: &dyn Target, order: &WorkOrder, parent: Parent) ->
     let object = parent.object(&order.placement);
     // By force: otherwise one field that somebody edited would be a conflict and end all deliveries of the placement.
     match target.apply(&object, ApplyOptions { force: true, dry_run: false }).await {
-        Ok(answer) => StepResult::Parent(Some(parent), version_of(&answer)),
+        Ok(answer) => {
+            log_write(order, &inventory(order), "applied");
+            StepResult::Parent(Some(parent), version_of(&answer))
+        }
         Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
         Err(error) => StepResult::ParentFailed(format!("the inventory cannot be written: {error}")),
     }
@@ -128,14 +160,19 @@ pub(super) fn version_of(object: &Value) -> u64 {
     version.and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
-async fn delete_parent(target: &dyn Target, order: &WorkOrder) -> StepResult {
-    let id = ObjectId {
+/// Returns the identity of the inventory of an order.
+fn inventory(order: &WorkOrder) -> ObjectId {
+    ObjectId {
         version: "v1".into(),
         kind: "ConfigMap".into(),
         namespace: NAMESPACE.into(),
         name: parent_name(&order.placement),
         ..ObjectId::default()
-    };
+    }
+}
+
+async fn delete_parent(target: &dyn Target, order: &WorkOrder) -> StepResult {
+    let id = inventory(order);
     let uid = match target.get(&id).await {
         Ok(None) => return StepResult::Parent(None, 0),
         Ok(Some(object)) => object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -143,22 +180,32 @@ async fn delete_parent(target: &dyn Target, order: &WorkOrder) -> StepResult {
         Err(error) => return StepResult::ParentFailed(error.to_string()),
     };
     match target.delete(&id, &uid, None).await {
-        Ok(_) => StepResult::Parent(None, 0),
+        Ok(_) => {
+            log_write(order, &id, "deleted");
+            StepResult::Parent(None, 0)
+        }
         Err(error) if error.is_offline() => StepResult::Offline(error.to_string()),
         Err(error) => StepResult::ParentFailed(format!("the inventory cannot be removed: {error}")),
     }
 }
 
+/// Applies an object. With `probe` it is not known to be gitfleet's: what is there is found out first.
 async fn apply(
     target: &dyn Target,
     health: &HealthRules,
     order: &WorkOrder,
     desired: &Desired,
-    probe: bool,
+    probe: Option<&Presence>,
 ) -> Result<Answer, Error> {
-    if probe && let Some(refusal) = probe_take_over(target, order, desired).await? {
-        return Ok(refusal);
-    }
+    let found = match probe {
+        Some(presence) => probe_take_over(target, presence, order, desired).await?,
+        None => TakeOver::Allowed,
+    };
+    let action = match found {
+        TakeOver::Absent => "created",
+        TakeOver::Allowed => "changed",
+        TakeOver::Refused(refusal) => return Ok(refusal),
+    };
     let force = match order.strategy.type_ {
         ApplyStrategyType::ServerSideApply => order.strategy.server_side_apply_config.is_some_and(|c| c.force),
         // A client-side apply overwrites foreign changes: a conflict would refuse what KubeFleet applies.
@@ -169,12 +216,15 @@ async fn apply(
         Err(why) => return Ok(Answer::refused(ApplyOutcome::ManifestApplyFailed, why)),
     };
     match target.apply(&object, ApplyOptions { force, dry_run: false }).await {
-        Ok(answer) => Ok(Answer {
-            outcome: ApplyOutcome::Applied,
-            message: String::new(),
-            live: LiveObject::read(&answer, health),
-            differences: added(order, desired, &answer),
-        }),
+        Ok(answer) => {
+            log_write(order, &desired.id, action);
+            Ok(Answer {
+                outcome: ApplyOutcome::Applied,
+                message: String::new(),
+                live: LiveObject::read(&answer, health),
+                differences: added(order, desired, &answer),
+            })
+        }
         Err(error) if error.is_offline() => Err(error),
         Err(error) => Ok(Answer::refused(refusal(&error), error_message(desired, &error))),
     }
@@ -229,7 +279,8 @@ async fn show_drift(
     desired: &Desired,
     seen: ObservedVersion,
 ) -> StepResult {
-    let (key, manifest) = (Arc::clone(&desired.key), desired.digest.clone());
+    let key = Arc::clone(&desired.key);
+    let manifest = desired.digest.clone();
     let desired = match decryption.reveal(desired).await {
         Ok(desired) => desired,
         Err(why) => return StepResult::Drift { key, manifest, seen, found: Err(why) },
@@ -275,10 +326,19 @@ fn added(order: &WorkOrder, desired: &Desired, live: &Value) -> Vec<Difference> 
     compared(desired, &stored(&desired.object), live, ComparisonOption::FullComparison)
 }
 
-/// Reads a foreign object before the write; returns the refusal to take it over, if any.
-async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desired) -> Result<Option<Answer>, Error> {
+/// Reads what is there before the write.
+async fn probe_take_over(
+    target: &dyn Target,
+    presence: &Presence,
+    order: &WorkOrder,
+    desired: &Desired,
+) -> Result<TakeOver, Error> {
+    // Whoever leaves what is there alone asks for each object just before.
+    if order.strategy.when_to_take_over == WhenToTakeOver::Always && presence.lacks(target, &desired.id).await {
+        return Ok(TakeOver::Absent);
+    }
     let live = match target.get(&desired.id).await {
-        Ok(None) => return Ok(None),
+        Ok(None) => return Ok(TakeOver::Absent),
         Ok(Some(live)) => live,
         Err(error) if error.is_offline() => return Err(error),
         Err(error) => {
@@ -286,39 +346,40 @@ async fn probe_take_over(target: &dyn Target, order: &WorkOrder, desired: &Desir
                 Error::UnknownKind { .. } => ApplyOutcome::DecodingErred,
                 _ => ApplyOutcome::FailedToFindObjInMemberCluster,
             };
-            return Ok(Some(Answer::refused(outcome, error.to_string())));
+            return Ok(TakeOver::Refused(Answer::refused(outcome, error.to_string())));
         }
     };
     let label = live.pointer("/metadata/labels").and_then(|labels| labels.get(PART_OF_LABEL)?.as_str());
     // It belongs to gitfleet: an earlier apply succeeded, and neither its answer nor a watch event has arrived yet.
     if label == Some(&applyset_id(&order.placement)) {
-        return Ok(None);
+        return Ok(TakeOver::Allowed);
     }
     // In KubeFleet's order: an object with another owner fails for that reason, whether it differs or not.
-    if let Some(owner) = foreign_owner(&live).filter(|_| !order.strategy.allow_co_ownership) {
-        return Ok(Some(Answer::refused(ApplyOutcome::FailedToTakeOver, owned_by_another(&owner))));
+    if !order.strategy.allow_co_ownership
+        && let Some(owner) = foreign_owner(&live)
+    {
+        let message = owned_by_another(&owner);
+        return Ok(TakeOver::Refused(Answer::refused(ApplyOutcome::FailedToTakeOver, message)));
     }
     if order.strategy.when_to_take_over == WhenToTakeOver::Always {
-        return Ok(None);
+        return Ok(TakeOver::Allowed);
     }
     if order.strategy.when_to_take_over == WhenToTakeOver::Never {
         let message = "it was there before; whenToTakeOver Never leaves it".to_owned();
-        return Ok(Some(Answer::refused(ApplyOutcome::NotTakenOver, message)));
+        return Ok(TakeOver::Refused(Answer::refused(ApplyOutcome::NotTakenOver, message)));
     }
     let found = match compare_with(target, order, desired, &live).await {
         Ok(found) => found,
         Err(error) if error.is_offline() => return Err(error),
         Err(error) => {
-            return Ok(Some(Answer::refused(refusal(&error), error_message(desired, &error))));
+            return Ok(TakeOver::Refused(Answer::refused(refusal(&error), error_message(desired, &error))));
         }
     };
-    Ok((!found.is_empty()).then(|| Answer {
-        differences: found,
-        ..Answer::refused(
-            ApplyOutcome::FailedToTakeOver,
-            "it was there before and differs; whenToTakeOver IfNoDiff leaves it".to_owned(),
-        )
-    }))
+    if found.is_empty() {
+        return Ok(TakeOver::Allowed);
+    }
+    let message = "it was there before and differs; whenToTakeOver IfNoDiff leaves it".to_owned();
+    Ok(TakeOver::Refused(Answer { differences: found, ..Answer::refused(ApplyOutcome::FailedToTakeOver, message) }))
 }
 
 /// Compares for `ReportDiff`: with a dry run, so that defaults are no differences.

@@ -1,4 +1,4 @@
-//! Counts the writes on members.
+//! Counts and times the writes on members.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use cluster::{ApplyOptions, Deletion, Error, Observation, Target, WatchHandle, WatchedKind};
 use model::error::ErrorClass;
@@ -13,7 +14,7 @@ use model::id::ObjectId;
 use model::work::Release;
 use system::telemetry::metrics::{ByWrite, Metrics, Verb, WriteOutcome};
 
-/// A member target that counts writes in the daemon's metrics; dry runs change nothing and do not count.
+/// A member target that counts and times writes in the daemon's metrics; dry runs change nothing and do not count.
 pub(crate) struct Counted {
     target: Arc<dyn Target>,
     metrics: Arc<Metrics>,
@@ -25,14 +26,17 @@ impl Counted {
         Self { target, metrics }
     }
 
-    fn count<T>(&self, verb: Verb, answer: &Result<T, Error>) {
+    /// Notes a write that began at an instant.
+    fn note<T>(&self, verb: Verb, began: Instant, answer: &Result<T, Error>) {
         let result = match answer.as_ref().map_err(Error::class) {
             Ok(_) => WriteOutcome::Ok,
             Err(ErrorClass::Conflict) => WriteOutcome::Conflict,
             Err(ErrorClass::Transient) => WriteOutcome::Unavailable,
             Err(_) => WriteOutcome::Refused,
         };
-        self.metrics.member_writes.get_or_create(&ByWrite { verb, result }).inc();
+        let write = ByWrite { verb, result };
+        self.metrics.member_writes.get_or_create(&write).inc();
+        self.metrics.member_write_seconds.get_or_create(&write).observe(began.elapsed().as_secs_f64());
     }
 }
 
@@ -60,9 +64,10 @@ impl Target for Counted {
     }
 
     async fn apply(&self, object: &Value, options: ApplyOptions) -> Result<Value, Error> {
+        let began = Instant::now();
         let answer = self.target.apply(object, options).await;
         if !options.dry_run {
-            self.count(Verb::Apply, &answer);
+            self.note(Verb::Apply, began, &answer);
         }
         answer
     }
@@ -76,14 +81,16 @@ impl Target for Counted {
     }
 
     async fn delete(&self, id: &ObjectId, uid: &str, version: Option<u64>) -> Result<Deletion, Error> {
+        let began = Instant::now();
         let answer = self.target.delete(id, uid, version).await;
-        self.count(Verb::Delete, &answer);
+        self.note(Verb::Delete, began, &answer);
         answer
     }
 
     async fn release(&self, id: &ObjectId, uid: &str, release: Release) -> Result<(), Error> {
+        let began = Instant::now();
         let answer = self.target.release(id, uid, release).await;
-        self.count(Verb::Release, &answer);
+        self.note(Verb::Release, began, &answer);
         answer
     }
 

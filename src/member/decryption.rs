@@ -104,7 +104,8 @@ impl Decryption {
                 cloud_environment: decrypt.cloud_keys.as_ref().map(|cloud| cloud.environment.clone()),
             };
             let programs = Programs::new(decrypt.folder.clone(), state_dir.join(SCRATCH));
-            let (found, runs) = (Mutex::default(), Semaphore::new(RUNS_MAX));
+            let found = Mutex::default();
+            let runs = Semaphore::new(RUNS_MAX);
             Arc::new(Configured { version: decrypt.version(), programs, keys, found, runs, digests: Mutex::default() })
         });
         Self { key, with }
@@ -167,6 +168,9 @@ impl Decryption {
     ///
     /// # Errors
     /// Why it cannot be decrypted, as text for users that holds nothing of the object.
+    ///
+    /// # Cancel safety
+    /// Only the answer is lost: the program that decrypts runs to its end.
     pub async fn reveal<'a>(&self, desired: &'a Desired) -> Result<Cow<'a, Desired>, String> {
         let Some(encrypted) = desired.encrypted.clone() else { return Ok(Cow::Borrowed(desired)) };
         let path = Arc::clone(&encrypted.path);
@@ -175,7 +179,8 @@ impl Decryption {
         let with = self.with.clone().ok_or_else(|| failed(DecryptionFailure::NotConfigured))?;
         let object = Arc::clone(&desired.object);
         let _turn = with.runs.acquire().await.expect("the semaphore is never closed");
-        let (runs, ordinal) = (Arc::clone(&with), encrypted.ordinal as usize);
+        let runs = Arc::clone(&with);
+        let ordinal = encrypted.ordinal as usize;
         let plain = tokio::task::spawn_blocking(move || {
             let plain = runs.objects(&encrypted.file)?;
             let parsed = source::parse_blob(encrypted.file.as_bytes());
@@ -198,17 +203,21 @@ impl Configured {
 
     /// Returns the program; it is asked for its version again where its file is another.
     fn sops(&self) -> Result<Sops, SopsError> {
-        let changed = |sops: &Sops| std::fs::metadata(sops.path()).and_then(|file| file.modified()).ok();
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((sops, at)) = &*found
-            && changed(sops) == Some(*at)
+            && changed_at(sops) == Some(*at)
         {
             return Ok(sops.clone());
         }
         let sops = self.programs.find_sops(&self.version)?;
-        *found = changed(&sops).map(|at| (sops.clone(), at));
+        *found = changed_at(&sops).map(|at| (sops.clone(), at));
         Ok(sops)
     }
+}
+
+/// Returns when the file of a program was changed.
+fn changed_at(sops: &Sops) -> Option<SystemTime> {
+    std::fs::metadata(sops.path()).and_then(|file| file.modified()).ok()
 }
 
 /// Says whether the configured program and its keys are there, for people.

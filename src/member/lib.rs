@@ -4,6 +4,7 @@
 //! blocks no other: each has its own task, connection and limits.
 
 pub mod apply;
+mod commands;
 mod common;
 mod counted;
 pub mod decryption;
@@ -39,6 +40,7 @@ use system::clock;
 use system::fence::Fence;
 use system::telemetry::metrics::{ByDrift, Drift};
 
+use commands::CommandReceiver;
 pub use common::Common;
 use counted::Counted;
 use fenced::Fenced;
@@ -63,7 +65,7 @@ pub struct Member {
     cluster: ClusterName,
     common: Arc<Common>,
     target: Arc<dyn Target>,
-    commands: mpsc::UnboundedReceiver<MemberCommand>,
+    commands: CommandReceiver,
     events: mpsc::UnboundedSender<MemberEvent>,
     reconciler: Reconciler,
     /// No report of an active work before this instant.
@@ -113,10 +115,13 @@ struct Work {
 impl Work {
     /// Adds a step, before those of placements that have not begun.
     fn add(&mut self, task: Task, presence: Arc<Presence>) {
-        let is_fresh = |waiting: &Task| !self.begun.contains(&waiting.order.placement);
-        let first_fresh = self.waiting.partition_point(|(waiting, _)| !is_fresh(waiting));
-        let position = if is_fresh(&task) { self.waiting.len() } else { first_fresh };
+        let first_fresh = self.waiting.partition_point(|(waiting, _)| self.has_begun(waiting));
+        let position = if self.has_begun(&task) { first_fresh } else { self.waiting.len() };
         self.waiting.insert(position, (task, presence));
+    }
+
+    fn has_begun(&self, task: &Task) -> bool {
+        self.begun.contains(&task.order.placement)
     }
 
     /// Notes that a placement has nothing to do: its next steps take their turn.
@@ -133,7 +138,7 @@ impl Member {
         target: Arc<dyn Target>,
         common: Arc<Common>,
         fence: Fence,
-        commands: mpsc::UnboundedReceiver<MemberCommand>,
+        commands: CommandReceiver,
         events: mpsc::UnboundedSender<MemberEvent>,
     ) -> Self {
         let counted = Counted::new(target, Arc::clone(&common.metrics));
@@ -165,8 +170,7 @@ impl Member {
     /// # Cancel safety
     /// May be dropped at any point: every step is idempotent, and the next process reads the result from the member.
     pub async fn run(mut self) {
-        let delays = || clock::delays(RECONNECT_FIRST, RECONNECT_MAX);
-        let mut delay = delays();
+        let mut delay = clock::delays(RECONNECT_FIRST, RECONNECT_MAX);
         loop {
             match self.connect().await {
                 Ok(connected) => {
@@ -182,7 +186,7 @@ impl Member {
                         return;
                     }
                     if since.elapsed() >= STEADY_AFTER {
-                        delay = delays();
+                        delay = clock::delays(RECONNECT_FIRST, RECONNECT_MAX);
                     }
                 }
                 Err(error) => self.offline = Some(error.to_string()),
@@ -339,8 +343,10 @@ impl Member {
 
     /// Returns when to report about a placement: soon if the work has settled.
     fn report_at(&self, placement: &PlacementKey, is_busy: bool, soonest: Instant) -> Instant {
-        let next_progress = self.next_progress.get(placement).filter(|_| is_busy);
-        next_progress.map_or(soonest, |at| soonest.max(*at))
+        match self.next_progress.get(placement) {
+            Some(at) if is_busy => soonest.max(*at),
+            _ => soonest,
+        }
     }
 
     /// Plans stale deliveries and starts the steps, as many at a time as a member takes.
@@ -363,7 +369,8 @@ impl Member {
             if matches!(task.step, Step::Apply { put_back: true, .. }) {
                 self.count(Drift::PutBack);
             }
-            let (target, placement) = (Arc::clone(&self.target), task.order.placement.clone());
+            let target = Arc::clone(&self.target);
+            let placement = task.order.placement.clone();
             work.begun.insert(placement.clone());
             let span = tracing::error_span!("step", %placement, commit = %task.order.commit.short());
             let common = Arc::clone(&self.common);

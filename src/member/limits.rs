@@ -30,8 +30,11 @@ pub struct SharedLimits {
 
 impl Default for SharedLimits {
     fn default() -> Self {
-        let of = |count| Arc::new(Semaphore::new(count));
-        Self { list_silence: LIST_SILENCE, steps: of(MORE_STEPS_MAX), listing: of(LISTING_MAX) }
+        Self {
+            list_silence: LIST_SILENCE,
+            steps: Arc::new(Semaphore::new(MORE_STEPS_MAX)),
+            listing: Arc::new(Semaphore::new(LISTING_MAX)),
+        }
     }
 }
 

@@ -43,7 +43,7 @@ impl Member {
                 let read = Parent::read(&parent);
                 let placement = read.placement.clone();
                 let is_news = self.reconciler.see_parent(read, version_of(&parent), clock::now());
-                if let Some(placement) = placement.filter(|_| is_news) {
+                if is_news && let Some(placement) = placement {
                     let epoch = parent.pointer("/metadata/annotations").and_then(|all| all.get(EPOCH)?.as_str());
                     self.tell_foreign(&placement, epoch);
                 }

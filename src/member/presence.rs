@@ -45,6 +45,9 @@ impl Presence {
     }
 
     /// Tells whether the member certainly lacked an object a moment ago.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: another step that waits for the same answer asks for it.
     pub async fn lacks(&self, target: &dyn Target, id: &ObjectId) -> bool {
         let Some(names) = self.0.get(&place(id)) else { return false };
         let ask = async || {

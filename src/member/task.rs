@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
 use super::decryption::Decryption;
+use crate::commands::{CommandReceiver, CommandSender, channel};
 use crate::{Common, Member, SharedLimits};
 use cluster::Target;
 use cluster::directory::Directory;
@@ -50,12 +51,15 @@ pub fn common(health: HealthRules, decryption: Decryption, supervisor: &Supervis
 
 /// Returns the rules that tell whether objects are available.
 pub fn health_rules(health: &HealthSettings) -> HealthRules {
-    let rule = |KindHealth { group, kind, available, failed }| KindRule { group, kind, available, failed };
     HealthRules {
         kinds: health.kinds.iter().cloned().map(rule).collect(),
         only_kubefleets: health.others == OtherKinds::NotTrackable,
         digest_key: DigestKey::default(),
     }
+}
+
+fn rule(KindHealth { group, kind, available, failed }: KindHealth) -> KindRule {
+    KindRule { group, kind, available, failed }
 }
 
 /// Returns a member as it is reached; nothing is connected yet.
@@ -73,7 +77,7 @@ pub fn target(cluster: &ClusterName, access: &MemberAccess) -> Arc<dyn Target> {
 
 /// The running task of one member; ends when dropped.
 pub struct MemberTask {
-    commands: mpsc::UnboundedSender<MemberCommand>,
+    commands: CommandSender,
     task: JoinHandle<()>,
 }
 
@@ -96,8 +100,9 @@ impl MemberTask {
         supervisor: &Supervisor,
         parted: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        let (commands, inbox) = mpsc::unbounded_channel();
-        let (cluster, access) = (name.clone(), access.clone());
+        let (commands, inbox) = channel(supervisor.metrics());
+        let cluster = name.clone();
+        let access = access.clone();
         let file = match &access {
             MemberAccess::Live { kubeconfig, context, .. } => Some((kubeconfig.clone(), context.clone())),
             MemberAccess::Directory { .. } | MemberAccess::InCluster | MemberAccess::Agent { .. } => None,
@@ -107,10 +112,12 @@ impl MemberTask {
         let span = tracing::error_span!("member", cluster = %name);
         let follow = |(path, context)| Replaced::follow(path, context, Arc::clone(&target), span.clone());
         let replaced = file.map(follow);
-        let (of, member_events) = (name.clone(), events.clone());
+        let of = name.clone();
+        let member_events = events.clone();
         let begin = move |orders| {
             // The target is recreated too: a panic may have left its connection in any state.
-            let (common, events) = (Arc::clone(&common), member_events.clone());
+            let common = Arc::clone(&common);
+            let events = member_events.clone();
             Member::new(of.clone(), source.clone(), target(), common, fence.clone(), orders, events)
         };
         let watcher = supervisor.over(Part::Member, Some(name.as_str()));
@@ -123,6 +130,9 @@ impl MemberTask {
     }
 
     /// Ends the task, and returns when it has ended: then it begins no request any more.
+    ///
+    /// # Cancel safety
+    /// The task ends all the same; it may still run when this is dropped.
     pub async fn stop(mut self) {
         self.task.abort();
         // It was cancelled, which is no news.
@@ -149,14 +159,14 @@ async fn next(replaced: &mut Option<Replaced>) {
 /// has no orders. Where another kubeconfig took the place of the one it began with, it is restarted at once.
 async fn supervise(
     name: ClusterName,
-    begin: impl Fn(mpsc::UnboundedReceiver<MemberCommand>) -> Member,
-    mut inbox: mpsc::UnboundedReceiver<MemberCommand>,
+    begin: impl Fn(CommandReceiver) -> Member,
+    mut inbox: CommandReceiver,
     events: mpsc::UnboundedSender<MemberEvent>,
     mut watcher: Watcher,
     mut replaced: Option<Replaced>,
 ) {
     loop {
-        let (commands, orders) = mpsc::unbounded_channel();
+        let (commands, orders) = channel(watcher.metrics());
         let mut life = Box::pin(watcher.live(begin(orders).run()));
         let end = loop {
             tokio::select! {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::commands::CommandSender;
 use cluster::{ApplyOptions, Deletion, Error};
 use deliver::inventory::applyset_id;
 use deliver::live::LiveObject;
@@ -181,7 +182,7 @@ impl Target for Memory {
 /// A member's task with the daemon's side of it.
 struct Stage {
     member: Arc<Memory>,
-    commands: mpsc::UnboundedSender<MemberCommand>,
+    commands: CommandSender,
     events: mpsc::UnboundedReceiver<MemberEvent>,
 }
 
@@ -192,7 +193,7 @@ impl Stage {
 
     fn with(member: Memory, common: Common) -> Self {
         let member = Arc::new(member);
-        let (commands, inbox) = mpsc::unbounded_channel();
+        let (commands, inbox) = commands::channel(Arc::default());
         let (sender, events) = mpsc::unbounded_channel();
         // There are no others but those that a test orders.
         commands.send(MemberCommand::Placements(BTreeSet::new())).expect("the member listens");

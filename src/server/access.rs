@@ -47,11 +47,14 @@ impl Access {
 
 /// Returns the name or address of a `Host`; an IPv6 address keeps its brackets.
 fn without_port(host: &str) -> &str {
-    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match host.rsplit_once(':') {
         Some((name, port)) if is_port(port) && (!name.contains(':') || name.ends_with(']')) => name,
         _ => host,
     }
+}
+
+fn is_port(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Lets requests pass that call the daemon by one of its names.

@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, watch};
 
 use super::Shared;
+use super::journal::last_of_full;
 use decide::status::rollout::StateKind;
 use model::id::{ClusterName, PlacementKey};
 use model::records::JournalEntry;
@@ -396,7 +397,7 @@ pub(super) async fn events(
                 .is_none_or(|wanted| entry.cluster.as_ref().is_some_and(|c| c.as_str() == wanted))
     };
     // Whether or not they match: a page without events is not the end.
-    let mut next = found.last().map(|(number, _)| *number).filter(|_| found.len() == EVENTS_SEARCHED_MAX);
+    let mut next = last_of_full(&found, EVENTS_SEARCHED_MAX);
     let mut items: Vec<NumberedEvent> = Vec::new();
     for (number, entry) in found.into_iter().filter(|(_, entry)| is_meant(entry)) {
         if items.len() == limit {

@@ -41,7 +41,8 @@ impl Bodies {
     /// Reads bodies of at most so many bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
         let places = BODIES_BYTES_MAX.max(bytes_max).div_ceil(PLACE_BYTES);
-        let (turns, bytes) = (Semaphore::new(BODIES_MAX), Semaphore::new(places));
+        let turns = Semaphore::new(BODIES_MAX);
+        let bytes = Semaphore::new(places);
         Self { turns: Arc::new(turns), bytes: Arc::new(bytes), bytes_max, patience: BODY_TIME }
     }
 

@@ -86,9 +86,9 @@ pub(super) async fn sent<T>(
     person: Person,
 ) -> Result<Result<T, Refusal>, &'static str> {
     let (reply, answer) = oneshot::channel();
-    let is_sent = to.send(Instruction { command, person, reply }).is_ok();
-    // The receiver is gone or dropped the reply: the daemon is shutting down.
-    answer.await.ok().filter(|_| is_sent).ok_or("the daemon is ending; ask again in a moment")
+    // Without a receiver the command is dropped, and its reply with it.
+    drop(to.send(Instruction { command, person, reply }));
+    answer.await.map_err(|_| "the daemon is ending; ask again in a moment")
 }
 
 /// Answers with a refusal of the core.

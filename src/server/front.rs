@@ -130,7 +130,8 @@ impl Front {
     async fn answer(self, listener: ServedListener, mut request: Request) -> Response {
         let is_passed_on = request.headers().contains_key(PASSED_ON);
         let deadline = Instant::now() + self.0.parts.leader_wait;
-        let (mut role, mut routers) = (self.0.parts.role.clone(), self.0.leader.subscribe());
+        let mut role = self.0.parts.role.clone();
+        let mut routers = self.0.leader.subscribe();
         loop {
             let now = role.borrow_and_update().clone();
             let ready = routers.borrow_and_update().clone();

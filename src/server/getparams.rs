@@ -83,10 +83,9 @@ pub(super) async fn execute(State(shared): State<Shared>, request: HttpRequest) 
 fn read(store: &dyn Store) -> engine::store::Result<(Vec<DecisionsRecord>, Clusters)> {
     let decisions = records::load_all::<DecisionsRecord>(store, DECISIONS_PREFIX)?;
     let clusters = records::load_all::<ClusterRecord>(store, CLUSTER_PREFIX)?;
-    let named = |record: ClusterRecord| (record.name.clone(), record);
     Ok((
         decisions.into_iter().map(|record| record.value).collect(),
-        clusters.into_iter().map(|record| named(record.value)).collect(),
+        clusters.into_iter().map(|record| (record.value.name.clone(), record.value)).collect(),
     ))
 }
 
@@ -137,12 +136,13 @@ fn answer(
 
 /// Returns what is known of a cluster, each fact under a key with a dot, which no other parameter has.
 fn facts(cluster: &ClusterRecord, now: Timestamp) -> impl Iterator<Item = (String, Value)> {
-    let of = |kind: &'static str, facts: BTreeMap<String, String>| {
-        facts.into_iter().map(move |(name, text)| (format!("cluster.{kind}.{name}"), Value::from(text)))
-    };
-    of("labels", cluster.labels.clone())
-        .chain(of("annotations", cluster.annotations.clone()))
-        .chain(of("properties", cluster.known_properties(now)))
+    keyed("labels", cluster.labels.clone())
+        .chain(keyed("annotations", cluster.annotations.clone()))
+        .chain(keyed("properties", cluster.known_properties(now)))
+}
+
+fn keyed(kind: &'static str, facts: BTreeMap<String, String>) -> impl Iterator<Item = (String, Value)> {
+    facts.into_iter().map(move |(name, text)| (format!("cluster.{kind}.{name}"), Value::from(text)))
 }
 
 #[cfg(test)]

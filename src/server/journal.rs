@@ -34,12 +34,18 @@ pub struct JournalPage {
     pub next: Option<u64>,
 }
 
+/// Returns the number of the last entry of a page that is full: more entries may follow.
+pub(super) fn last_of_full(page: &[(u64, JournalEntry)], length: usize) -> Option<u64> {
+    let (number, _) = page.last()?;
+    if page.len() == length { Some(*number) } else { None }
+}
+
 /// Answers with the entries after a number, of a placement or of all.
 pub(super) async fn read(State(shared): State<Shared>, UrlQuery(query): UrlQuery<Query>) -> Response {
     match super::read_store(&shared, move |store| store.journal(query.after, JOURNAL_PAGE)).await {
         Ok(mut entries) => {
             // Before the filter: a page without matching entries is not the end.
-            let next = entries.last().map(|(number, _)| *number).filter(|_| entries.len() == JOURNAL_PAGE);
+            let next = last_of_full(&entries, JOURNAL_PAGE);
             if let Some(wanted) = &query.placement {
                 entries.retain(|(_, entry)| entry.concerns(wanted));
             }

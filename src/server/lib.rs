@@ -124,7 +124,7 @@ pub struct Shared {
     /// Limits who follows it.
     pub streams: Streams,
     /// Receives questions.
-    pub questions: mpsc::UnboundedSender<Question>,
+    pub questions: mpsc::Sender<Question>,
     /// Who may read decisions as a plugin of Argo CD.
     pub readers: Arc<tokens::Tokens>,
     /// Who may command, and read.
@@ -134,7 +134,7 @@ pub struct Shared {
     /// Who may push scores and properties, and no more.
     pub pushers: Arc<tokens::Tokens>,
     /// Who takes what is pushed.
-    pub pushes: mpsc::UnboundedSender<PushRequest>,
+    pub pushes: mpsc::Sender<PushRequest>,
     /// Receives commands.
     pub instructions: mpsc::UnboundedSender<Instruction>,
     /// Receives requests to preview approvals.
@@ -157,6 +157,9 @@ pub struct Shared {
 ///
 /// # Errors
 /// The address cannot be listened on: it is in use, or not ours.
+///
+/// # Cancel safety
+/// May be dropped at any point: the address is free again.
 pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address).await?;
     tracing::info!(address = %listener.local_addr()?, "listening");
@@ -230,7 +233,7 @@ async fn changes(State(mut shared): State<Shared>, UrlQuery(query): UrlQuery<Cha
 
 async fn explain(State(shared): State<Shared>, UrlQuery(query): UrlQuery<Query>) -> Response {
     let (reply, answer) = oneshot::channel();
-    let asked = shared.questions.send(Question::Explain { query, reply }).is_ok();
+    let asked = shared.questions.send(Question::Explain { query, reply }).await.is_ok();
     match answer.await {
         Ok(Ok(explanation)) if asked => axum::Json(explanation).into_response(),
         Ok(Err(why)) => (StatusCode::NOT_FOUND, why).into_response(),

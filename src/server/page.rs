@@ -13,6 +13,7 @@ use flate2::write::GzEncoder;
 use tokio::sync::{oneshot, watch};
 
 use super::api::{Published, starting};
+use super::journal::last_of_full;
 use super::sessions::Sessions;
 use super::stream::id_of;
 use super::{Question, Shared};
@@ -133,8 +134,9 @@ impl PageRequest {
         published: Arc<Published>,
         make: impl FnOnce(&Visit) -> T + Send + 'static,
     ) -> Result<T, Response> {
-        let (settings, process, visitor) =
-            (Arc::clone(&self.settings), self.shared.views.process, self.visitor.clone());
+        let settings = Arc::clone(&self.settings);
+        let process = self.shared.views.process;
+        let visitor = self.visitor.clone();
         let history = Arc::clone(&self.shared.history);
         let known = |(source, pulls): (&String, &watch::Receiver<_>)| (source.clone(), Arc::clone(&pulls.borrow()));
         let pulls: BTreeMap<_, _> = self.shared.pulls.iter().map(known).collect();
@@ -166,7 +168,8 @@ impl PageRequest {
         published: Arc<Published>,
         make: impl FnOnce(&Visit) -> Option<HtmlPage> + Send + 'static,
     ) -> Result<Rendered, Response> {
-        let (is_fragment, takes_gzip) = (self.is_fragment, self.takes_gzip);
+        let is_fragment = self.is_fragment;
+        let takes_gzip = self.takes_gzip;
         let _turn = self.settings.recent.turn().await;
         let render = move |visit: &Visit| {
             let found = make(visit);
@@ -192,7 +195,10 @@ impl PageRequest {
     /// Answers with a page of the last fleet; a fragment that was made a moment ago is given again.
     async fn page(self, make: impl FnOnce(&Visit) -> Option<HtmlPage> + Send + 'static) -> Response {
         let last = self.last().await;
-        let Some(published) = last.clone().filter(|_| self.is_fragment) else { return self.own_page(last, make).await };
+        let Some(published) = last.clone() else { return self.own_page(last, make).await };
+        if !self.is_fragment {
+            return self.own_page(last, make).await;
+        }
         let key = FragmentKey {
             version: published.fleet.version,
             address: self.address.clone(),
@@ -271,7 +277,7 @@ pub(super) async fn events(State(shared): State<Shared>, request: Request) -> Re
 async fn search(shared: &Shared, query: EventsQuery) -> Result<Listed, Response> {
     let read = super::read_store(shared, move |store| {
         let found = store.journal_back(query.before, EVENTS_PAGE_SEARCHED_MAX)?;
-        let mut next = found.last().map(|(number, _)| *number).filter(|_| found.len() == EVENTS_PAGE_SEARCHED_MAX);
+        let mut next = last_of_full(&found, EVENTS_PAGE_SEARCHED_MAX);
         let mut entries: Vec<_> = found.into_iter().filter(|(_, entry)| query.takes(entry)).collect();
         if entries.len() > ROWS_MAX {
             entries.truncate(ROWS_MAX);
@@ -333,7 +339,8 @@ async fn load(asked: &PageRequest, key: &PlacementKey) -> Result<Loaded, Respons
         }
         Tab::History => Loaded::History,
         Tab::Diff => {
-            let (from, to) = (number("from"), number("to"));
+            let from = number("from");
+            let to = number("to");
             let lines = match field("lines") {
                 Some(_) => LoadedLines::load(asked, key, from, to, field("cluster")).await,
                 None => None,
@@ -359,9 +366,9 @@ async fn explained(shared: &Shared, key: &PlacementKey) -> Result<Box<Explanatio
     let Some(_turn) = shared.turns.read().await else { return Err("others are being answered; load it again".into()) };
     let (reply, answer) = oneshot::channel();
     let query = Query { placement: key.to_string(), kind: Some(key.kind().to_owned()) };
-    let asked = shared.questions.send(Question::Explain { query, reply }).is_ok();
-    let ending = || "the daemon is ending".to_owned();
-    answer.await.ok().filter(|_| asked).ok_or_else(ending)?.map(Box::new)
+    // Without a receiver the question is dropped, and its reply with it.
+    drop(shared.questions.send(Question::Explain { query, reply }).await);
+    answer.await.map_err(|_| "the daemon is ending".to_owned())?.map(Box::new)
 }
 
 /// Answers with the state of a placement in a word.

@@ -56,7 +56,7 @@ async fn take<T: DeserializeOwned>(
     };
     let (reply, answer) = oneshot::channel();
     let push = Push { cluster: ClusterName::from(cluster.as_str()), what };
-    let sent = shared.pushes.send(PushRequest { push, by, reply }).is_ok();
+    let sent = shared.pushes.send(PushRequest { push, by, reply }).await.is_ok();
     match answer.await {
         Ok(Ok(())) if sent => StatusCode::NO_CONTENT.into_response(),
         Ok(Err(refusal)) => refused(refusal),

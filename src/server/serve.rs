@@ -56,6 +56,9 @@ struct ServeLimits {
 }
 
 /// Serves what comes to a listener until the process ends.
+///
+/// # Cancel safety
+/// May be dropped at any point: no connection is accepted any more, and those that are open are answered until they end.
 pub async fn serve(listener: TcpListener, router: Router, metrics: Arc<Metrics>) {
     let limits = ServeLimits { connections: connections_max(), head: HEAD_TIME, request: REQUEST_TIME };
     serve_within(limits, listener, router, metrics).await;
@@ -170,7 +173,8 @@ struct ConnectionPlace {
 impl ConnectionPlace {
     /// Makes it the youngest.
     fn request_begins(&self) {
-        let (mut last, mut open) = (lock(&self.last), lock(&self.of.open));
+        let mut last = lock(&self.last);
+        let mut open = lock(&self.of.open);
         // One that is to make room stays so.
         if open.by_age.remove(&last.0).is_some() {
             *last = (open.join(&self.closed), Instant::now());
@@ -179,11 +183,14 @@ impl ConnectionPlace {
 
     /// Ends when its last request takes too long.
     async fn overdue(&self, longest: Duration) {
-        let due = || lock(&self.last).1 + longest;
         // A request that began meanwhile has moved the end.
-        while due() > Instant::now() {
-            tokio::time::sleep_until(due()).await;
+        while self.due(longest) > Instant::now() {
+            tokio::time::sleep_until(self.due(longest)).await;
         }
+    }
+
+    fn due(&self, longest: Duration) -> Instant {
+        lock(&self.last).1 + longest
     }
 }
 

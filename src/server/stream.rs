@@ -118,7 +118,8 @@ impl StreamStep {
         if std::mem::take(&mut self.is_reset) {
             event(&mut piece, "reset", None, &json!({}));
         }
-        let (fleet, now) = (&self.published.fleet, clock::now());
+        let fleet = &self.published.fleet;
+        let now = clock::now();
         while piece.len() < PIECE_BYTES {
             match self.items.pop_front() {
                 Some(Item::Placement(key)) => {
@@ -258,7 +259,8 @@ impl Writer {
         loop {
             let last = Arc::clone(&published.borrow_and_update());
             if from != Some(last.fleet.version) && changed_since(&last.fleet, from, placement.as_ref()) {
-                let (id, totals) = (id_of(self.views.process, last.fleet.version), last.totals().await);
+                let id = id_of(self.views.process, last.fleet.version);
+                let totals = last.totals().await;
                 if !self.write(format!("event: summary\nid: {id}\ndata: {totals}\n\n")).await {
                     return;
                 }
@@ -291,7 +293,8 @@ impl Writer {
 
 /// Tells whether something changed since a version: anything, or a placement.
 fn changed_since(fleet: &FleetView, from: Option<u64>, placement: Option<&PlacementKey>) -> bool {
-    let (Some(from), Some(key)) = (from.filter(|from| *from <= fleet.version), placement) else { return true };
+    let Some(from) = from.filter(|from| *from <= fleet.version) else { return true };
+    let Some(key) = placement else { return true };
     match fleet.placements.get(key) {
         Some(placed) => placed.version > from,
         None => fleet.removals.iter().any(|(version, removed)| *version > from && removed == key),

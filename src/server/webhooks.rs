@@ -128,7 +128,9 @@ fn addressed<'a>(
     all: &[&'a Hooks],
     read: impl Fn(&Hooks) -> Result<Option<ForgeEvent>, Rejected>,
 ) -> Result<Vec<(&'a Hooks, Option<ForgeEvent>)>, Rejected> {
-    let (mut known, mut unknown, mut rejected) = (Vec::new(), Vec::new(), Rejected::Signature);
+    let mut known = Vec::new();
+    let mut unknown = Vec::new();
+    let mut rejected = Rejected::Signature;
     for hooks in all {
         let has_id = hooks.repository.borrow().is_some();
         match read(hooks) {

@@ -59,8 +59,10 @@ pub fn reading() -> ClockReading {
     let up = fs::read_to_string("/proc/uptime").ok();
     let up = up.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
     let up = up.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let boot = BOOT.clone().filter(|_| up.is_some());
-    ClockReading { at: now(), boot, up: up.unwrap_or_default(), shared: None }
+    match up {
+        Some(up) => ClockReading { at: now(), boot: BOOT.clone(), up, shared: None },
+        None => ClockReading { at: now(), boot: None, up: Duration::ZERO, shared: None },
+    }
 }
 
 /// Returns how long it is until an instant; zero where it has passed.

@@ -67,7 +67,10 @@ impl Gate {
     /// Returns how long until writes in flight are cut; zero from then on.
     fn left(&self) -> Duration {
         let FencedLease { end, is_over, .. } = *self.lease.borrow();
-        end.filter(|_| !is_over).map_or(Duration::ZERO, |end| (self.now)().until(end))
+        match end {
+            Some(end) if !is_over => (self.now)().until(end),
+            _ => Duration::ZERO,
+        }
     }
 
     fn is_open(&self) -> bool {
@@ -142,6 +145,9 @@ impl Fence {
     }
 
     /// Waits until it is open.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
     pub async fn pass(&self) {
         let Some(gate) = &self.0 else { return };
         let mut lease = gate.lease.subscribe();
@@ -157,6 +163,9 @@ impl Fence {
     ///
     /// # Errors
     /// It was cut. What it did is not known.
+    ///
+    /// # Cancel safety
+    /// The write is dropped too; as for one that was cut, what it did is not known.
     pub async fn run<T>(&self, write: impl Future<Output = T>) -> Result<T, Cut> {
         let Some(gate) = &self.0 else { return Ok(write.await) };
         self.pass().await;

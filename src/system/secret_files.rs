@@ -21,9 +21,12 @@ impl SecretFile {
     /// Calls `renew` now and whenever the file holds something else, until the process ends. `renew` reads the file and uses what it
     /// holds, or says why it cannot, without any of the content; then what was used before stays in use.
     pub fn follow(self, supervisor: &Supervisor, renew: impl Fn(&Path) -> Result<(), String> + Send + Sync + 'static) {
-        let (supervisor, file, renew) = (supervisor.clone(), Arc::new(self), Arc::new(renew));
+        let supervisor = supervisor.clone();
+        let file = Arc::new(self);
+        let renew = Arc::new(renew);
         let life = move || {
-            let (file, renew) = (Arc::clone(&file), Arc::clone(&renew));
+            let file = Arc::clone(&file);
+            let renew = Arc::clone(&renew);
             async move { file.follow_forever(renew.as_ref()).await }
         };
         tokio::spawn(async move { supervisor.repeat(Part::Configuration, life).await });
@@ -46,11 +49,12 @@ impl SecretFile {
     }
 
     fn renew(&self, renew: &impl Fn(&Path) -> Result<(), String>, has_changed: bool) {
-        let (what, file) = (&self.what, self.path.display());
+        let about = &self.what;
+        let file = self.path.display();
         match renew(&self.path) {
-            Ok(()) if has_changed => tracing::info!(%file, "{what} changed and is used"),
+            Ok(()) if has_changed => tracing::info!(%file, %about, "a secret changed and is used"),
             Ok(()) => {}
-            Err(reason) => tracing::warn!(%file, reason, "{what} stays as it was"),
+            Err(reason) => tracing::warn!(%file, reason, %about, "a secret stays as it was"),
         }
     }
 

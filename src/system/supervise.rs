@@ -58,6 +58,9 @@ impl Supervisor {
     }
 
     /// Runs a stateless task again and again until it returns without a panic.
+    ///
+    /// # Cancel safety
+    /// The running task is dropped too, at its last `await`; nothing of this is reported.
     pub async fn repeat<Life: Future<Output = ()>>(&self, part: Part, mut begin: impl FnMut() -> Life) {
         let mut watcher = self.over(part, None);
         while let Some(end) = watcher.live(begin()).await {
@@ -105,7 +108,15 @@ pub struct End {
 }
 
 impl Watcher {
+    /// Returns the daemon's metrics.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.supervisor.metrics()
+    }
+
     /// Runs a task. Returns its end if it panicked; `None` if it returned.
+    ///
+    /// # Cancel safety
+    /// The running task is dropped too, at its last `await`; nothing of this is reported.
     pub async fn live(&mut self, life: impl Future<Output = ()>) -> Option<End> {
         let born = Instant::now();
         let ended = AssertUnwindSafe(life).catch_unwind().await;

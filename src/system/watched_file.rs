@@ -49,6 +49,9 @@ impl WatchedFile {
     }
 
     /// Waits until something was written in the folder of the file and the folder is quiet, or the file was replaced unseen.
+    ///
+    /// # Cancel safety
+    /// A change of the file is noticed by a later call, after half a minute at the latest; one of another file in the folder may be missed.
     pub async fn next(&mut self) {
         while tokio::time::timeout(CHECK_INTERVAL, self.changed.notified()).await.is_err() {
             let before = std::mem::replace(&mut self.stamp, stamp(&self.file));

@@ -6,8 +6,8 @@ use std::fs;
 use regex::Regex;
 use serde_json::Value;
 use system::telemetry::metrics::{
-    Decision, Delivered, Drift, ForgeAnswer, ForgeMethod, GateKind, METRICS, MemberState, MetricInfo, MetricKind,
-    Notified, Outcome, PROCESS_METRICS, Part, Phase, PlacementState, Poll, Verb, WriteOutcome,
+    Channel, Decision, Delivered, Drift, ForgeAnswer, ForgeMethod, GateKind, METRICS, MemberState, MetricInfo,
+    MetricKind, Notified, Outcome, PROCESS_METRICS, Part, Phase, PlacementState, Poll, Verb, WriteOutcome,
 };
 
 use super::none;
@@ -94,13 +94,14 @@ fn values(metric: &str, label: &str) -> Vec<&'static str> {
         ("gitfleet_rollout_placements" | "gitfleet_placement_info", "state") => all!(PlacementState),
         ("gitfleet_cluster_members", "state") => all!(MemberState),
         ("gitfleet_source_polls", "result") => all!(Poll),
-        ("gitfleet_cluster_writes", "result") => all!(WriteOutcome),
+        ("gitfleet_cluster_writes" | "gitfleet_cluster_write_seconds", "result") => all!(WriteOutcome),
         ("gitfleet_cluster_drift", "result") => all!(Drift),
         ("gitfleet_http_webhooks", "result") => all!(Delivered),
         ("gitfleet_forge_calls", "result") => all!(ForgeAnswer),
         ("gitfleet_engine_decisions", "result") => all!(Decision),
         ("gitfleet_notifications", "result") => all!(Notified),
         (_, "result") => all!(Outcome),
+        (_, "channel") => all!(Channel),
         (_, "phase") => all!(Phase),
         (_, "kind") => all!(GateKind),
         (_, "part") => all!(Part),

@@ -74,7 +74,8 @@ pub(super) fn bind(section: &Agents, supervisor: &Supervisor) -> Result<(Arc<Age
 /// Reads the certificates again whenever one of their files changes; what cannot be used changes nothing.
 fn follow(files: &AgentTls, config: &Arc<RwLock<Arc<ServerConfig>>>, supervisor: &Supervisor) {
     for path in [Some(&files.cert_file), Some(&files.key_file), files.client_ca_file.as_ref()].into_iter().flatten() {
-        let (files, config) = (files.clone(), Arc::clone(config));
+        let files = files.clone();
+        let config = Arc::clone(config);
         let file = SecretFile { what: "the certificate for agents".to_owned(), path: path.clone() };
         file.follow(supervisor, move |_| {
             let new = server_config(&files)?;
@@ -158,7 +159,8 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, hu
     let connection = Arc::new(Connection::default());
     let of_requests = Arc::clone(&connection);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let (hub, connection) = (Arc::clone(&hub), Arc::clone(&of_requests));
+        let hub = Arc::clone(&hub);
+        let connection = Arc::clone(&of_requests);
         async move { Ok::<_, Infallible>(routes::answer(&hub, &connection, request).await) }
     });
     let served = http2::Builder::new(TokioExecutor::new())

@@ -88,11 +88,13 @@ impl Agents {
             let (listener, address) = listener::bind(section, supervisor)?;
             tracing::info!(%address, tls = section.tls.is_some(), "agents connect here");
             agents.address = Some(address);
-            let (hub, supervised) = (Arc::clone(&agents.hub), supervisor.clone());
+            let hub = Arc::clone(&agents.hub);
+            let supervised = supervisor.clone();
             let life = move || listener::serve(Arc::clone(&listener), Arc::clone(&hub));
             agents.tasks.push(tokio::spawn(async move { supervised.repeat(Part::Agents, life).await }));
         }
-        let (hub, supervised) = (Arc::clone(&agents.hub), supervisor.clone());
+        let hub = Arc::clone(&agents.hub);
+        let supervised = supervisor.clone();
         let time = move || {
             let hub = Arc::clone(&hub);
             async move { hub.follow_time().await }
@@ -107,8 +109,12 @@ impl Agents {
     }
 
     /// Returns when no agent writes any more to a member that has no agent in the configuration.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
     pub fn parted(&self, cluster: &ClusterName) -> impl Future<Output = ()> + Send + use<> {
-        let (hub, cluster) = (Arc::clone(&self.hub), cluster.clone());
+        let hub = Arc::clone(&self.hub);
+        let cluster = cluster.clone();
         async move {
             let mut parted = hub.read().parted.subscribe();
             while hub.read().registry.is_parting(&cluster) {
@@ -133,7 +139,9 @@ impl Agents {
     /// Reads the tokens in files, and uses another whenever its file changes.
     fn read_tokens(&self, section: &AgentsSection, supervisor: &Supervisor) -> Result<(), Error> {
         for token in &section.tokens {
-            let (hub, name, pools) = (Arc::clone(&self.hub), token.name.clone(), token.pools.clone());
+            let hub = Arc::clone(&self.hub);
+            let name = token.name.clone();
+            let pools = token.pools.clone();
             let secret = config::read_secret(&token.token_file)?;
             self.hub.with(|registry, _| {
                 registry.credentials.set_fixed(&name, secret.expose_secret(), pools.clone());

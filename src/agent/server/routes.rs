@@ -60,16 +60,20 @@ pub(super) async fn answer(hub: &Arc<AgentHub>, connection: &Connection, request
             _ => not_found(),
         }
     };
-    let late = || refused(StatusCode::REQUEST_TIMEOUT, "the request did not come in time; send it again");
-    tokio::time::timeout(REQUEST_TIME, answered).await.unwrap_or_else(|_| late())
+    match tokio::time::timeout(REQUEST_TIME, answered).await {
+        Ok(answer) => answer,
+        Err(_) => refused(StatusCode::REQUEST_TIMEOUT, "the request did not come in time; send it again"),
+    }
 }
 
 /// Returns the agent of a request, if its token is valid.
 fn caller(hub: &AgentHub, headers: &HeaderMap) -> Option<(String, Credential)> {
     let name = headers.get(AGENT_HEADER)?.to_str().ok().filter(|name| name.len() <= NAME_CHARS_MAX)?;
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    let credential =
-        hub.read().registry.credentials.check(name, token).filter(|_| scheme.eq_ignore_ascii_case("bearer"))?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    let credential = hub.read().registry.credentials.check(name, token)?;
     Some((name.to_owned(), credential))
 }
 

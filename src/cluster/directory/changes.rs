@@ -128,8 +128,10 @@ pub(super) async fn follow(directory: Directory, kind: WatchedKind, sink: mpsc::
 /// Watches the files of a kind.
 fn watch_files(directory: &Directory, kind: &WatchedKind, changes: &Arc<FileChanges>) -> notify::Result<Watching> {
     Folder::create(&directory.path)?;
-    let (prefix, folder) = (kind_prefix(kind), directory.path.canonicalize()?);
-    let (place, changes) = (folder.clone(), Arc::clone(changes));
+    let prefix = kind_prefix(kind);
+    let folder = directory.path.canonicalize()?;
+    let place = folder.clone();
+    let changes = Arc::clone(changes);
     let handler = move |event: &notify::Result<Event>| {
         let Some(event) = event.as_ref().ok().filter(|event| !event.need_rescan()) else {
             return changes.note(|unread| unread.is_unknown = true);
@@ -161,7 +163,8 @@ async fn read_changed(directory: &Directory, kind: &WatchedKind, unread: Unread)
     if unread.is_unknown || unread.is_gone {
         return Read::ListAgain;
     }
-    let (directory, kind) = (directory.clone(), kind.clone());
+    let directory = directory.clone();
+    let kind = kind.clone();
     let read = blocking(move || {
         let Ok(Some(folder)) = directory.open() else { return Ok(Read::ListAgain) };
         let mut objects = Vec::new();
@@ -186,7 +189,8 @@ async fn read_changed(directory: &Directory, kind: &WatchedKind, unread: Unread)
 async fn send_list(directory: &Directory, kind: &WatchedKind, sink: &mpsc::Sender<Observation>) -> Result<(), Error> {
     let _turn = LISTS.acquire().await.expect("the semaphore is never closed");
     let (read, mut objects) = mpsc::channel(LISTED_MAX);
-    let (directory, listed) = (directory.clone(), kind.clone());
+    let directory = directory.clone();
+    let listed = kind.clone();
     let listing =
         tokio::task::spawn_blocking(move || directory.list(&listed, |object| read.blocking_send(object).is_ok()));
     // An error means that nobody listens any more: the thread ends when `objects` is dropped.

@@ -109,7 +109,8 @@ impl Folder {
 
     /// Gives a file another name. There is no moment without it: under both names rather than under none.
     pub(super) fn rename(&self, from: &FileName, to: &FileName) -> io::Result<()> {
-        let (old, new) = (from.as_str(), to.as_str());
+        let old = from.as_str();
+        let new = to.as_str();
         if linkat(&self.0, old, &self.0, new, AtFlags::empty()).is_err() {
             // It is there already, or the file system knows one name a file.
             renameat(&self.0, old, &self.0, new)?;

@@ -43,8 +43,10 @@ impl FileName {
     /// Returns the name of an object's file.
     pub fn of(key: &ObjectKey) -> Self {
         let has_border_in_doubt = !key.group.is_empty() && !key.namespace.is_empty();
-        let (kind, group) = (kind_part(&key.kind), group_part(&key.group));
-        let (namespace, name) = (escaped(&key.namespace, false), escaped(&key.name, !has_border_in_doubt));
+        let kind = kind_part(&key.kind);
+        let group = group_part(&key.group);
+        let namespace = escaped(&key.namespace, false);
+        let name = escaped(&key.name, !has_border_in_doubt);
         Self(bounded(&format!("{kind}.{group}.{namespace}.{name}")))
     }
 

@@ -177,9 +177,8 @@ impl Claims {
     /// Returns the claims that count; `None` before they are known.
     pub(super) fn counted(&self) -> Option<BTreeMap<String, String>> {
         let known = self.known.as_ref()?;
-        let is_reserved = |name: &str| RESERVED.contains(&name);
-        let custom = known.iter().filter(|(name, _)| !is_reserved(name)).take(CUSTOM_MAX);
-        let reserved = known.iter().filter(|(name, _)| is_reserved(name));
+        let custom = known.iter().filter(|(name, _)| !RESERVED.contains(&name.as_str())).take(CUSTOM_MAX);
+        let reserved = known.iter().filter(|(name, _)| RESERVED.contains(&name.as_str()));
         Some(custom.chain(reserved).map(|(name, value)| (name.clone(), value.clone())).collect())
     }
 }

@@ -69,7 +69,8 @@ fn listed_merge<'a>(merge: Merge<'a>, rendering: &Rendering) -> Result<ListedFil
         Err(Error::Git(git::Error::PathMissing { .. })) if commit == fork => Ok(None),
         other => other,
     };
-    let (before, wanted) = (ignore_at(fork)?, ignore_at(head)?);
+    let before = ignore_at(fork)?;
+    let wanted = ignore_at(head)?;
     // Merged like a file: if the pull request did not change it, the accepted commit's version counts.
     let ignore = if before == wanted { ignore_at(base)? } else { wanted };
     let filter = Filter::new(ignore.as_deref());

@@ -40,7 +40,9 @@ pub fn read_joined(
     sources: &[SourceAt<'_>],
     cache: &mut Cache,
 ) -> Result<Tree, Error> {
-    let (mut all, mut owners, mut differing) = (ListedFiles::default(), Vec::new(), Vec::new());
+    let mut all = ListedFiles::default();
+    let mut owners = Vec::new();
+    let mut differing = Vec::new();
     for source in sources {
         let listed = listed(source.reader, source.commit, &cache.rendering).and_then(|mut listed| {
             let owners = Owners::read(cache.code_owners, source.reader, source.commit, &mut listed)?;

@@ -59,7 +59,10 @@ pub fn survey(dir: &Path, rendering: &Rendering) -> Result<Survey, Error> {
     let files: Vec<_> = wanted
         .par_iter()
         .filter_map(|(path, blob)| {
-            let content = folder.contents.get(blob).filter(|_| !meter.ran_over())?;
+            let content = folder.contents.get(blob)?;
+            if meter.ran_over() {
+                return None;
+            }
             Some((path.clone(), blob.clone(), Arc::new(source::parse_blob_within(content, &meter))))
         })
         .collect();

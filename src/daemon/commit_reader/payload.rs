@@ -39,7 +39,8 @@ pub fn read_payload(reader: &Reader, snapshot: &ResourceSnapshot) -> Result<Payl
     let manifest = |resource: &SnapshotResource| {
         let document =
             parsed.get(&resource.origin.blob)?.documents.iter().find(|d| d.ordinal == resource.origin.ordinal)?;
-        let (id, object) = (document.id.clone(), Arc::clone(&document.object));
+        let id = document.id.clone();
+        let object = Arc::clone(&document.object);
         let encrypted = document.encrypted.clone();
         let mut manifest = Manifest { id, object, origin: resource.origin.clone(), encrypted };
         if manifest.id.namespace != resource.id.namespace {

@@ -26,7 +26,8 @@ pub(super) fn differing(
     let path = within(reader.subtree(), &file).unwrap_or(".").to_owned();
     // What is wrong with the file is an error of whoever plans by it.
     let Ok(Some(section)) = Configuration::render_of_text(&text) else { return Vec::new() };
-    let (named, ours) = (section.versions(), rendering.versions());
+    let named = section.versions();
+    let ours = rendering.versions();
     let other = |(renderer, version): (&Renderer, &String)| {
         let version_here = ours.get(renderer).filter(|ours| *ours != version)?;
         let program = renderer.program();

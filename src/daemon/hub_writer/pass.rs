@@ -41,12 +41,11 @@ impl KnownObjects {
     pub(super) fn is_news(&self, change: &Change) -> bool {
         match change {
             Change::Is { kind, name, version } => {
-                let number = |text: &str| text.parse::<u64>().ok();
                 let known = self.versions.get(&(*kind, name.clone()));
                 known.is_none_or(|known| {
                     // A watch may report late what our own write replaced. If versions are no numbers, any other version is a
                     // change.
-                    known != version && number(known).zip(number(version)).is_none_or(|(k, v)| v > k)
+                    known != version && !is_older(version, known)
                 })
             }
             // Our own deletions removed the version, so their events are no change.
@@ -278,7 +277,8 @@ impl<'a> HubPass<'a> {
             "apiVersion": format!("{OCM_GROUP}/v1beta1"), "kind": "placementdecisions",
             "statusListKey": "decisions", "matchKey": "clusterName",
         });
-        let (kind, name) = (HubKind::ConfigMap, self.settings.config_map.as_str());
+        let kind = HubKind::ConfigMap;
+        let name = self.settings.config_map.as_str();
         let found = self.hub.get(kind, name).await;
         let written = match &found {
             // Whoever created it: it contains what Argo CD needs.
@@ -341,8 +341,19 @@ fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
 
 fn labels(object: &Value) -> BTreeMap<String, String> {
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
-    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
-    labels.into_iter().flatten().filter_map(text).collect()
+    labels.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+fn cluster_name(decision: &Value) -> String {
+    decision["clusterName"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Tells whether a version is an older one, or the same; if versions are no numbers that is not known.
+fn is_older(version: &str, known: &str) -> bool {
+    match (version.parse::<u64>(), known.parse::<u64>()) {
+        (Ok(version), Ok(known)) => version <= known,
+        _ => false,
+    }
 }
 
 /// Reads a page of a placement.
@@ -350,12 +361,11 @@ fn page(number: u32, value: &str, object: &Value) -> Page {
     let index = label(object, GROUP_INDEX_LABEL).and_then(|index| index.parse().ok());
     let group = index.zip(label(object, GROUP_NAME_LABEL).map(str::to_owned));
     let list = object.pointer("/status/decisions").and_then(Value::as_array);
-    let cluster = |item: &Value| item["clusterName"].as_str().unwrap_or_default().to_owned();
     Page {
         number,
         visible: label(object, PLACEMENT_LABEL) == Some(value),
         group,
         // `None` without a status: one must be written, also for a page without clusters.
-        clusters: list.map(|items| items.iter().map(cluster).collect()),
+        clusters: list.map(|items| items.iter().map(cluster_name).collect()),
     }
 }

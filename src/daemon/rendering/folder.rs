@@ -81,7 +81,8 @@ fn read<L: Lister>(
     one: &WantedFolder,
     inputs: &Inputs<L>,
 ) -> Result<Result<Vec<InputFile>, Box<InputError>>, git::Error> {
-    let (mut read, mut bytes) = (Vec::with_capacity(one.files.len()), 0);
+    let mut read = Vec::with_capacity(one.files.len());
+    let mut bytes = 0;
     for (path, blob) in one.files.iter() {
         let filled = one.values.as_ref().filter(|values| *values.path == **path);
         let content = match filled {
@@ -113,9 +114,9 @@ pub(super) fn parts(printed: &[u8]) -> Vec<Vec<u8>> {
     let mut parts = Vec::new();
     let mut rest = printed;
     while rest.len() > PART_BYTES_MAX {
-        let border = |range: &[u8]| range.windows(BORDER.len()).rposition(|at| at == BORDER);
-        let first = || rest.windows(BORDER.len()).position(|at| at == BORDER);
-        let Some(at) = border(&rest[..PART_BYTES_MAX]).or_else(first) else { break };
+        let last_within = rest[..PART_BYTES_MAX].windows(BORDER.len()).rposition(|at| at == BORDER);
+        let border = last_within.or_else(|| rest.windows(BORDER.len()).position(|at| at == BORDER));
+        let Some(at) = border else { break };
         parts.push(rest[..=at].to_vec());
         rest = &rest[at + 1..];
     }

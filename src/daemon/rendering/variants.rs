@@ -139,8 +139,10 @@ impl Rendering {
         errors: &mut Vec<InputError>,
     ) -> Result<RenderedVariants, Error> {
         let mut made = RenderedVariants::default();
-        let is_asked_for = || tree.placements.values().any(Placement::renders_for_cluster);
-        let Some(configured) = self.0.as_ref().filter(|_| is_asked_for()) else { return Ok(made) };
+        let Some(configured) = &self.0 else { return Ok(made) };
+        if !tree.placements.values().any(Placement::renders_for_cluster) {
+            return Ok(made);
+        }
         let paths: BTreeSet<String> = sources.iter().flat_map(RenderedSource::folders).map(|(path, _)| path).collect();
         let seen: BTreeSet<&str> = source::asked_for(tree, &paths).collect();
         for source in sources {
@@ -150,11 +152,12 @@ impl Rendering {
         }
         let wanted = match source::wanted_variants(tree, &made.templates) {
             Ok(wanted) if errors.is_empty() => wanted,
-            // A folder whose file of values cannot be read has none: what follows from that is no error of its own.
-            other => {
-                errors.extend(other.err().filter(|_| errors.is_empty()).unwrap_or_default());
+            Err(wrong) if errors.is_empty() => {
+                errors.extend(wrong);
                 return Ok(made);
             }
+            // A folder whose file of values cannot be read has none: what follows from that is no error of its own.
+            Ok(_) | Err(_) => return Ok(made),
         };
         let variants = sources.iter().map(|source| source.variants(&wanted, &made.templates, errors));
         let variants: Vec<Vec<WantedVariant>> = variants.collect();

@@ -12,7 +12,8 @@ use system::instruction::Preview;
 impl Daemon {
     /// Answers a question, unless the client is gone: answers are expensive.
     pub(super) fn answer(&self, question: Question) {
-        let (fleet, placements) = (self.core.fleet(), self.core.placements());
+        let fleet = self.core.fleet();
+        let placements = self.core.placements();
         match question {
             Question::Explain { query, reply } if !reply.is_closed() => {
                 let answer = explain(fleet, placements, &query, clock::now());

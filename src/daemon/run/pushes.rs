@@ -14,25 +14,29 @@ impl Daemon {
     pub(super) async fn take_pushed(&mut self, first: PushRequest) {
         let mut deliveries = vec![first];
         deliveries.extend(std::iter::from_fn(|| self.pushes.try_recv().ok()).take(MORE_MAX));
-        let (mut pushes, mut replies) = (Vec::new(), Vec::new());
+        let mut pushes = Vec::new();
+        let mut replies = Vec::new();
         for PushRequest { push, by, reply } in deliveries {
             replies.push((push.cluster.clone(), by.clone(), reply));
             pushes.push((push, by));
         }
         let (batch, answers) = self.core.push(pushes, clock::now());
         let is_kept = self.keep(batch).await;
-        let unsaved = || Refusal {
-            reason: RefusalReason::NotPossible,
-            message: "could not be saved, so it was not taken; see the daemon's log".to_owned(),
-        };
         for ((cluster, by, reply), answer) in replies.into_iter().zip(answers) {
             let answer = answer.and_then(|()| if is_kept { Ok(()) } else { Err(unsaved()) });
             match &answer {
                 Ok(()) => tracing::debug!(cluster = %cluster, by, "something was pushed"),
-                Err(refusal) => tracing::warn!(cluster = %cluster, by, "a push was refused: {refusal}"),
+                Err(refusal) => tracing::warn!(cluster = %cluster, by, about = %refusal, "a push was refused"),
             }
             // Whoever sent it may have gone.
             drop(reply.send(answer));
         }
+    }
+}
+
+fn unsaved() -> Refusal {
+    Refusal {
+        reason: RefusalReason::NotPossible,
+        message: "could not be saved, so it was not taken; see the daemon's log".to_owned(),
     }
 }

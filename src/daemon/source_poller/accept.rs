@@ -19,9 +19,10 @@ use model::tree::{JoinedSource, Tree};
 impl Poller {
     /// Reads the accepted commit again if that has not succeeded yet: decisions about it must not depend on today's tip.
     pub(super) fn restore(&mut self) {
-        let Some(accepted) = self.accepted.clone().filter(|_| self.accepted_state == AcceptedState::Unread) else {
+        let Some(accepted) = self.accepted.clone() else { return };
+        if self.accepted_state != AcceptedState::Unread {
             return;
-        };
+        }
         let _commit = tracing::error_span!("commit", commit = %accepted.short()).entered();
         let sources = self.sources_with(&[]);
         let read = match self.commit_of(&sources) {
@@ -131,8 +132,8 @@ impl Poller {
     fn accept_together(&mut self, new: &[String]) -> bool {
         let all = self.waiting();
         if !self.was_joined {
-            let is_known = |branch: &Branch| branch.accepted.is_some() || branch.candidate.is_some();
-            return self.branches.iter().all(is_known) && self.accept(&all).is_accepted();
+            let are_known = self.branches.iter().all(|branch| branch.accepted.is_some() || branch.candidate.is_some());
+            return are_known && self.accept(&all).is_accepted();
         }
         let mut tried = BTreeSet::new();
         let mut is_untried = |names: &[String]| {
@@ -214,7 +215,8 @@ impl Poller {
     /// Pins a commit, and makes it the accepted one.
     fn keep(&mut self, commit: &CommitId, tree: Tree, names: &[String]) -> Result<(), git::Error> {
         if let Some(first) = tree.skipped.first() {
-            let (documents, first) = (tree.skipped.len(), format!("{}:{}", first.path, first.line));
+            let documents = tree.skipped.len();
+            let first = format!("{}:{}", first.path, first.line);
             tracing::info!(documents, first, "documents that are no Kubernetes objects are not read");
         }
         // Before the commit is announced: records will name it, and git may collect unreferenced commits.
@@ -283,7 +285,10 @@ impl Poller {
         };
         for branch in self.branches.iter_mut().filter(|branch| failed.contains(&branch.name)) {
             let is_own = source.is_none_or(|name| name == branch.name);
-            let git = if let commit_reader::Error::Git(error) = cause { Some(error).filter(|_| is_own) } else { None };
+            let git = match cause {
+                commit_reader::Error::Git(error) if is_own => Some(error),
+                _ => None,
+            };
             if let Some(tip) = branch.candidate.take() {
                 branch.retry(tip, git, if is_own { cause.in_full() } else { error.in_full() });
             }

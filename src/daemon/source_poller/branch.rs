@@ -49,7 +49,7 @@ pub(super) struct Branch {
     pub refused: Option<CommitId>,
     /// The last poll failed, and the daemon was notified.
     pub failing: bool,
-    pub news: mpsc::UnboundedSender<SourceEvent>,
+    pub news: mpsc::Sender<SourceEvent>,
     /// Keeps commits that the branch dropped in the store; absent where this daemon has the only mirror.
     pub dropped: Option<DroppedKeeper>,
 }
@@ -60,7 +60,7 @@ impl Branch {
         settings: &BranchSettings,
         source: Source,
         dropped: Option<DroppedKeeper>,
-        news: mpsc::UnboundedSender<SourceEvent>,
+        news: mpsc::Sender<SourceEvent>,
     ) -> Self {
         Self {
             name: settings.name.clone(),
@@ -89,7 +89,7 @@ impl Branch {
     pub(super) fn send(&self, news: SourceEvent) {
         let news = if self.name.is_empty() { news } else { SourceEvent::Of(self.name.clone(), Box::new(news)) };
         // The receiver goes only when the process ends.
-        drop(self.news.send(news));
+        drop(self.news.blocking_send(news));
     }
 
     /// Fetches what is new; the answer is for [`Self::notice`].

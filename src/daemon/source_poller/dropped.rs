@@ -106,7 +106,8 @@ impl DroppedKeeper {
     }
 
     fn store(&mut self, reader: &Reader, dropped: &BTreeSet<CommitId>, tip: &CommitId) -> Result<(), KeepFailure> {
-        let (key, expected) = (self.key.clone(), Expected::Any);
+        let key = self.key.clone();
+        let expected = Expected::Any;
         if dropped.is_empty() {
             if !self.known().is_empty() {
                 self.store.batch(vec![Op::Delete { key, expected }])?;
@@ -117,7 +118,8 @@ impl DroppedKeeper {
         let git::PackedCommits { commits, left_out, bytes } = reader.pack(dropped, tip)?;
         let record = DroppedCommits { tip: Some(tip.clone()), commits, left_out, objects: STANDARD.encode(bytes) };
         self.store.batch(vec![records::put(key, &record, expected)?])?;
-        let (commits, bytes) = (record.commits.len(), record.objects.len());
+        let commits = record.commits.len();
+        let bytes = record.objects.len();
         tracing::info!(commits, bytes, "commits that the branch dropped are in the store, for other daemons");
         self.kept = Some(DroppedCommits { objects: String::new(), ..record });
         Ok(())
@@ -134,7 +136,8 @@ impl DroppedKeeper {
             )
         });
         let too_large = || {
-            let (shown, more) = (names[..names.len().min(NAMED_MAX)].join(", "), names.len().saturating_sub(NAMED_MAX));
+            let shown = names[..names.len().min(NAMED_MAX)].join(", ");
+            let more = names.len().saturating_sub(NAMED_MAX);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(
                 "the branch dropped {shown}{more}, records name them, and all together have more than {} MiB: this daemon alone can \
@@ -183,7 +186,7 @@ impl Branch {
             return;
         }
         if let Some(risk) = &risk {
-            tracing::error!("{risk}");
+            tracing::error!(about = %risk, "commits that the branch dropped are at risk");
         } else {
             tracing::info!("all commits that the branch dropped and records name are in the store");
         }

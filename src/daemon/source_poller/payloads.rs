@@ -21,7 +21,7 @@ use system::telemetry::metrics::Part;
 pub(super) fn answer_payloads(
     reader: SharedReader,
     rendering: Rendering,
-    news: mpsc::UnboundedSender<SourceEvent>,
+    news: mpsc::Sender<SourceEvent>,
     supervisor: &Supervisor,
 ) -> Sender<Arc<ResourceSnapshot>> {
     let (payloads, inbox) = channel::<Arc<ResourceSnapshot>>();
@@ -58,21 +58,22 @@ fn rendered_again(
 /// because the requester waits for an answer.
 pub(super) fn payload_answers(
     inbox: Receiver<Arc<ResourceSnapshot>>,
-    news: mpsc::UnboundedSender<SourceEvent>,
+    news: mpsc::Sender<SourceEvent>,
     read: impl Fn(&ResourceSnapshot) -> Result<Payload, String>,
 ) -> impl FnMut() {
     let mut unanswered: Option<Arc<ResourceSnapshot>> = None;
     move || {
         if let Some(snapshot) = unanswered.take() {
             let why = "reading it ended because of an error in gitfleet; please report it".to_owned();
-            drop(news.send(SourceEvent::Payload(snapshot, Err(why))));
+            drop(news.blocking_send(SourceEvent::Payload(snapshot, Err(why))));
         }
         for snapshot in &inbox {
             unanswered = Some(Arc::clone(&snapshot));
-            let (placement, commit) = (&snapshot.placement, snapshot.commit.short());
+            let placement = &snapshot.placement;
+            let commit = snapshot.commit.short();
             let payload = tracing::error_span!("payload", %placement, %commit).in_scope(|| read(&snapshot));
             unanswered = None;
-            if news.send(SourceEvent::Payload(snapshot, payload)).is_err() {
+            if news.blocking_send(SourceEvent::Payload(snapshot, payload)).is_err() {
                 return;
             }
         }

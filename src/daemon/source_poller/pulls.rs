@@ -49,7 +49,8 @@ impl Poller {
             };
             // The answer would be shown as the plan of the requested commit.
             if fetched != *head {
-                let (now, asked) = (fetched.short(), head.short());
+                let now = fetched.short();
+                let asked = head.short();
                 return Err(unreadable(format!("its head has moved to {now} and is {asked} no more; ask again")));
             }
         }

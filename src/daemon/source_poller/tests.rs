@@ -29,7 +29,7 @@ const CLUSTER: &str =
 
 struct Place {
     dir: TempDir,
-    news: mpsc::UnboundedReceiver<SourceEvent>,
+    news: mpsc::Receiver<SourceEvent>,
     followed: Followed,
     accepted: Arc<Tree>,
 }
@@ -81,7 +81,7 @@ fn spec(dir: &TempDir) -> SourceSpec {
 }
 
 /// Begins to follow it, as a remote, with what an earlier life accepted.
-fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
+fn begin(dir: &TempDir, accepted: Option<CommitId>) -> (Followed, mpsc::Receiver<SourceEvent>) {
     begin_in(dir, "state", accepted, None, None)
 }
 
@@ -90,7 +90,7 @@ fn begin_verified(
     dir: &TempDir,
     accepted: Option<CommitId>,
     verify: Option<Verify>,
-) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
+) -> (Followed, mpsc::Receiver<SourceEvent>) {
     begin_in(dir, "state", accepted, None, verify)
 }
 
@@ -101,7 +101,7 @@ fn begin_in(
     accepted: Option<CommitId>,
     shared: Option<Arc<dyn Store>>,
     verify: Option<Verify>,
-) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>) {
+) -> (Followed, mpsc::Receiver<SourceEvent>) {
     let poll_interval = Duration::from_hours(1);
     let spec = spec(dir);
     let branch = BranchSettings {
@@ -124,7 +124,7 @@ fn begin_in(
         tenants: Arc::default(),
         code_owners: None,
     };
-    let (sender, news) = mpsc::unbounded_channel();
+    let (sender, news) = mpsc::channel(1_024);
     let supervisor = Supervisor::without_pauses();
     (follow(settings, &dir.path().join(state), sender, &supervisor).unwrap(), news)
 }
@@ -159,7 +159,7 @@ fn told(news: Option<SourceEvent>, names: &[(&CommitId, &str)]) -> String {
 }
 
 /// Waits for the next news; that a tip was seen is none, for what becomes of it follows.
-fn next(news: &mut mpsc::UnboundedReceiver<SourceEvent>) -> Option<SourceEvent> {
+fn next(news: &mut mpsc::Receiver<SourceEvent>) -> Option<SourceEvent> {
     loop {
         let next = news.blocking_recv();
         match &next {
@@ -417,7 +417,7 @@ fn what_was_accepted_after_the_core_last_heard_stays_pinned() {
 #[test]
 fn d17_a_payload_whose_reading_panics_is_answered_and_the_next_is_read() {
     let (sender, inbox) = channel();
-    let (news, mut told) = mpsc::unbounded_channel();
+    let (news, mut told) = mpsc::channel(1_024);
     let read = |snapshot: &ResourceSnapshot| {
         assert!(snapshot.index > 0, "the trap snapped");
         Ok(Payload::default())

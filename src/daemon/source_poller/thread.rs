@@ -71,7 +71,10 @@ fn open_one(
 pub(super) fn keepers(settings: &PollerSettings, opened: &Result<Vec<Source>, String>) -> Vec<Option<DroppedKeeper>> {
     let Ok(sources) = opened else { return settings.branches.iter().map(|_| None).collect() };
     let keeper = |(branch, source): (&BranchSettings, &Source)| {
-        let store = settings.shared.as_ref().filter(|_| source.is_mirrored())?;
+        if !source.is_mirrored() {
+            return None;
+        }
+        let store = settings.shared.as_ref()?;
         let mut keeper = DroppedKeeper::new(Arc::clone(store), &branch.name);
         if let Err(error) = keeper.bring(source.reader()) {
             tracing::warn!(%error, "commits that the branch dropped could not be read from the store; trying again");
@@ -95,7 +98,7 @@ pub(super) struct PollerThread {
     pub stop: Arc<AtomicBool>,
     pub reader: SharedReader,
     pub requests: Sender<SourceRequest>,
-    pub news: mpsc::UnboundedSender<SourceEvent>,
+    pub news: mpsc::Sender<SourceEvent>,
     /// The reason that was last reported.
     pub reported: Option<String>,
     /// The sources once they exist.
@@ -130,24 +133,24 @@ impl PollerThread {
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Err(why.clone());
         self.reported = Some(why.clone());
         // The receiver may be gone.
-        drop(self.news.send(SourceEvent::Restored(Err(why.clone()))));
-        drop(self.news.send(SourceEvent::Failed(why)));
+        drop(self.news.blocking_send(SourceEvent::Restored(Err(why.clone()))));
+        drop(self.news.blocking_send(SourceEvent::Failed(why)));
     }
 
     /// Waits until the next search for the source; returns whether the requests have ended.
     fn wait(&self, inbox: &Receiver<SourceRequest>) -> bool {
-        let missing = || "the source is missing since the start".to_owned();
+        let missing = "the source is missing since the start".to_owned();
         // The requester may be gone. A missing source cannot be watched, and a search for it costs next to nothing.
         match inbox.recv_timeout(
             POLL_UNWATCHED
                 .min(self.settings.branches.iter().map(|branch| branch.poll_interval).min().unwrap_or(POLL_UNWATCHED)),
         ) {
             Ok(SourceRequest::End) | Err(RecvTimeoutError::Disconnected) => return true,
-            Ok(SourceRequest::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing())))),
-            Ok(SourceRequest::Landed { reply, .. }) => drop(reply.send(Err(missing()))),
+            Ok(SourceRequest::Candidate { reply, .. }) => drop(reply.send(Err(CandidateError::Unreadable(missing)))),
+            Ok(SourceRequest::Landed { reply, .. }) => drop(reply.send(Err(missing))),
             Ok(SourceRequest::Branch { reply, .. }) => drop(reply.send(None)),
             Ok(SourceRequest::ReadHeld(key, held)) => {
-                drop(self.news.send(SourceEvent::HeldRead(key, held.index, Err(missing()))));
+                drop(self.news.blocking_send(SourceEvent::HeldRead(key, held.index, Err(missing))));
             }
             Ok(
                 SourceRequest::Poll

@@ -29,10 +29,12 @@ pub enum TokenOrigin {
 impl TokenOrigin {
     /// Returns where a source has its token from, if it needs one.
     pub fn of(source: &Source) -> Option<Self> {
-        let file = || source.token_file.clone().map(Self::File);
-        let app = source.app.as_ref().zip(source.on_github());
-        app.map(|(app, repository)| Self::App { id: app.id, key_file: app.private_key_file.clone(), repository })
-            .or_else(file)
+        match source.app.as_ref().zip(source.on_github()) {
+            Some((app, repository)) => {
+                Some(Self::App { id: app.id, key_file: app.private_key_file.clone(), repository })
+            }
+            None => source.token_file.clone().map(Self::File),
+        }
     }
 }
 

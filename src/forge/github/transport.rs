@@ -90,6 +90,9 @@ impl InstallationTokens {
     ///
     /// # Errors
     /// `Unauthenticated` where the App is not installed there or its key does not count, `Unreachable`.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: a token that was just made is lost, and the next call asks for another.
     pub async fn token(&self) -> Result<SecretString> {
         let what = format!("get a token of the GitHub App for {}", self.location);
         let token = async {

@@ -44,6 +44,9 @@ impl InstallationTokens {
     ///
     /// # Errors
     /// None.
+    ///
+    /// # Cancel safety
+    /// There is nothing to drop.
     #[expect(clippy::unused_async, reason = "the transport's own waits for the host")]
     pub async fn token(&self) -> Result<SecretString> {
         match *self {}

@@ -32,6 +32,9 @@ use views::redact::MaskKey;
 /// Pause before an address that could not be listened on again is tried again.
 const LISTEN_RETRY: Duration = Duration::from_secs(1);
 
+/// Requests of one kind that may wait for the event loop; with more, connections wait.
+const REQUESTS_MAX: usize = 1024;
+
 /// What a daemon is opened with.
 pub(super) struct Parts {
     /// What is served; absent where nobody looks.
@@ -55,10 +58,10 @@ impl Parts {
         supervisor: &Supervisor,
     ) -> anyhow::Result<Self> {
         let (version, changes) = watch::channel(0);
-        let (questions, asked) = mpsc::unbounded_channel();
+        let (questions, asked) = mpsc::channel(REQUESTS_MAX);
         let (instructions, receiver) = mpsc::unbounded_channel();
         let (previews, previewed) = mpsc::unbounded_channel();
-        let (pushes, delivered) = mpsc::unbounded_channel();
+        let (pushes, delivered) = mpsc::channel(REQUESTS_MAX);
         let (repositories, hooks, pulls) = repositories(configuration, supervisor)?;
         // Versions of two processes are never taken for each other.
         let process = u64::try_from(clock::wall().as_millisecond()).unwrap_or_default();

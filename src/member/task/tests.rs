@@ -75,7 +75,7 @@ impl Target for Trap {
 #[tokio::test]
 async fn d17_a_task_or_watch_that_panics_is_reported_and_restarted() {
     let left = Arc::new(AtomicUsize::new(2));
-    let (commands, inbox) = mpsc::unbounded_channel();
+    let (commands, inbox) = channel(Arc::default());
     let (sender, mut events) = mpsc::unbounded_channel();
     let watch_panics = Arc::new(AtomicBool::new(true));
     let trap = move || Trap { left: Arc::clone(&left), watch_panics: Arc::clone(&watch_panics), ..Trap::default() };
@@ -131,7 +131,7 @@ async fn a_kubeconfig_that_works_takes_the_place_of_the_one_before_and_another_o
         std::fs::rename(folder.path().join("new"), &path).expect("it is moved");
     };
     write("first");
-    let (_commands, inbox) = mpsc::unbounded_channel();
+    let (_commands, inbox) = channel(Arc::default());
     let (sender, mut events) = mpsc::unbounded_channel();
     let file = path.clone();
     // Each time that it is made, so that a test knows when a changed file was tried.

@@ -74,7 +74,9 @@ impl Subjects for NoSubjects {
 fn sign_in_page(page: &PageSettings, status: StatusCode, to: &str, problem: Option<&str>) -> Response {
     // Whoever sees the form may see nothing else yet.
     let fleet = views::fleet::FleetView::default();
-    let (visitor, pulls, now) = (Visitor::default(), BTreeMap::new(), system::clock::now());
+    let visitor = Visitor::default();
+    let pulls = BTreeMap::new();
+    let now = system::clock::now();
     let visit =
         Visit { site: &page.site, fleet: &fleet, subjects: &NoSubjects, pulls: &pulls, now, visitor, change: "" };
     let text = page::document(&visit, &page::sign_in::page(&page.site, to, problem));
@@ -89,7 +91,8 @@ pub(crate) async fn sign_in(State(shared): State<Shared>, request: Request) -> R
         Ok(fields) => fields,
         Err(answer) => return answer,
     };
-    let (token, to) = (field(&fields, "token"), place(field(&fields, "to")));
+    let token = field(&fields, "token");
+    let to = place(field(&fields, "to"));
     let commander = shared.commanders.named(token).map(|name| (name, true));
     let Some((owner, may_command)) = commander.or_else(|| shared.watchers.named(token).map(|name| (name, false)))
     else {
@@ -131,7 +134,7 @@ fn is_form_of(page: &PageSettings, known: &KnownVisitor, fields: &[(String, Stri
 /// Returns who commands, with what they may do.
 fn person(shared: &Shared, known: &KnownVisitor) -> Person {
     // Who comes through the proxy has no token, and hence none with less than everything.
-    let grant = shared.grants.get(&known.name).filter(|_| known.session.is_some()).cloned();
+    let grant = if known.session.is_some() { shared.grants.get(&known.name).cloned() } else { None };
     Person { grant: grant.unwrap_or_else(Grant::default), ..Person::of(known.name.clone(), Channel::Api) }
 }
 

@@ -55,7 +55,7 @@ pub(super) async fn forecast(asked: &PageRequest, placement: &PlacementKey) -> O
         let _turn = asked.shared.turns.read().await.ok_or(())?;
         let (reply, answer) = oneshot::channel();
         let question = Question::Forecast { placement: placement.clone(), run, reply };
-        asked.shared.questions.send(question).map_err(drop)?;
+        asked.shared.questions.send(question).await.map_err(drop)?;
         answer.await.map_err(drop)
     };
     // A daemon that is ending gives no answer, and the next page asks again.

@@ -29,12 +29,14 @@ impl LoadedLines {
         let published = asked.last().await?;
         let records = Arc::clone(&published.fleet.placements.get(key)?.records);
         let (from, to) = compared_snapshots(&records, from, to)?;
-        let (from, to) = (from.map(|from| from.index), to.index);
+        let from = from.map(|from| from.index);
+        let to = to.index;
         // As much memory as a large answer may take: all objects of two snapshots.
         let Some(_turn) = asked.shared.turns.read().await else {
             return Some(Self { cluster, lines: Err("others are being answered; load it again".into()) });
         };
-        let (history, store) = (Arc::clone(&asked.shared.history), Arc::clone(&asked.shared.store));
+        let history = Arc::clone(&asked.shared.history);
+        let store = Arc::clone(&asked.shared.store);
         let on = cluster.as_deref().map(ClusterName::from);
         let read = tokio::task::spawn_blocking(move || {
             let compared = match on {

@@ -171,7 +171,7 @@ async fn a_run_is_simulated_once_for_every_page_that_shows_it() {
     let mut world = world(|_| ());
     let case = Case::healthy(&["east", "north", "south", "west"]).with_run(run_in_production());
     world.publisher.publish(fleet(&["api", "web"], &case));
-    let (questions, mut asked) = mpsc::unbounded_channel();
+    let (questions, mut asked) = mpsc::channel(1);
     world.shared.questions = questions;
     let answer = tokio::spawn(async move {
         let mut runs = Vec::new();

@@ -52,13 +52,17 @@ pub(crate) fn known(page: &PageSettings, headers: &HeaderMap, peer: Option<IpAdd
 }
 
 fn by_proxy(page: &PageSettings, headers: &HeaderMap, peer: Option<IpAddr>) -> Option<KnownVisitor> {
-    let (proxy, peer) = (page.proxy.as_ref()?, peer?);
+    let proxy = page.proxy.as_ref()?;
+    let peer = peer?;
     if !proxy.from.iter().any(|network| network.contains(&peer)) {
         return None;
     }
     // Two of them are no answer: one may come from whoever asks.
     let mut given = headers.get_all(&proxy.header).iter();
-    let (Some(name), None) = (given.next(), given.next()) else { return None };
+    let name = given.next()?;
+    if given.next().is_some() {
+        return None;
+    }
     let name = name.to_str().ok()?.trim();
     let is_plain = !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.bytes().all(|byte| byte.is_ascii_graphic());
     is_plain.then(|| KnownVisitor {
@@ -84,7 +88,8 @@ fn by_session(page: &PageSettings, headers: &HeaderMap) -> Option<KnownVisitor> 
 
 /// Returns the cookie of a session: for this daemon's pages only, for no script, and for no request that another site causes.
 pub(super) fn cookie(page: &PageSettings, number: &str, seconds: u64) -> HeaderValue {
-    let (path, secure) = (&page.site.base, if page.is_https { "; Secure" } else { "" });
+    let path = &page.site.base;
+    let secure = if page.is_https { "; Secure" } else { "" };
     let cookie = format!("{COOKIE}={number}; Path={path}/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
     HeaderValue::try_from(cookie).expect("the base path and hexadecimal digits are plain text")
 }

@@ -59,20 +59,28 @@ impl Health {
     pub fn report(&self) -> HealthReport {
         let mut parts = self.parts();
         parts.retain(|_, trouble| trouble.restarted_at.is_none_or(|at| at.elapsed() < REPORTED_FOR));
-        let state = |trouble: &Trouble| if trouble.restarted_at.is_some() { "was restarted" } else { "does not work" };
         let of_all = parts.iter().filter(|(_, trouble)| trouble.is_fatal);
         let mut lines: Vec<String> =
-            of_all.map(|(part, trouble)| format!("{part}: {}; the log says why", state(trouble))).collect();
+            of_all.map(|(part, trouble)| format!("{part}: {}; the log says why", trouble.state())).collect();
         let others = parts.len() - lines.len();
         if others > 0 {
             lines.push(format!("members: {others} had an error in gitfleet; the log says which and why"));
         }
-        let is_missing = |trouble: &Trouble| trouble.is_fatal && trouble.restarted_at.is_none();
-        HealthReport { is_ready: !parts.values().any(is_missing), lines }
+        HealthReport { is_ready: !parts.values().any(Trouble::is_missing), lines }
     }
 
     fn parts(&self) -> MutexGuard<'_, BTreeMap<String, Trouble>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Trouble {
+    fn state(&self) -> &'static str {
+        if self.restarted_at.is_some() { "was restarted" } else { "does not work" }
+    }
+
+    fn is_missing(&self) -> bool {
+        self.is_fatal && self.restarted_at.is_none()
     }
 }
 

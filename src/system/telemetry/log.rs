@@ -10,6 +10,7 @@ use tracing_subscriber::fmt::format::debug_fn;
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
+use self::json::JsonLine;
 use self::sentence::Sentence;
 
 use model::text::one_line;
@@ -21,7 +22,12 @@ pub const FILTER_DEFAULT: &str = "warn,kube_runtime=error,kube_client=off,gitfle
 /// The environment variable with the filter, in the syntax of `tracing`'s `EnvFilter`.
 pub const FILTER_VARIABLE: &str = "GITFLEET_LOG";
 
+mod json;
 mod sentence;
+
+/// The field with the facts of an entry of the journal: a JSON object, as text. `tracing` has no fields of other types than text, numbers
+/// and booleans, and none whose names are known only when they are logged.
+const FACTS: &str = "facts";
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -56,8 +62,10 @@ pub enum Error {
 /// `NO_COLOR`.
 pub fn init(format: LogFormat, filter: Option<&str>, wanted: Option<bool>) -> Result<(), Error> {
     let variable = std::env::var(FILTER_VARIABLE).ok();
-    let usual = || colour(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
-    let colour = wanted.unwrap_or_else(usual);
+    let colour = match wanted {
+        Some(wanted) => wanted,
+        None => colour(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref()),
+    };
     let subscriber = subscriber(format, chosen_filter(filter, variable.as_deref()), colour, std::io::stderr)?;
     subscriber.try_init().map_err(Error::Twice)
 }
@@ -92,7 +100,7 @@ where
             let builder = builder.event_format(Sentence { details });
             Box::new(builder.map_writer(|writer| Lines { writer, colour }).finish())
         }
-        LogFormat::Json => Box::new(builder.json().flatten_event(true).with_current_span(false).finish()),
+        LogFormat::Json => Box::new(builder.json().event_format(JsonLine::default()).finish()),
     })
 }
 

@@ -115,6 +115,8 @@ metrics! {
         "gitfleet_source_commit_accepted_timestamp_seconds", &[], "When the newest accepted commit was accepted, in seconds since 1970; 0 for unknown";
     member_writes: Family<ByWrite, Counter> = Family::default(), Counter,
         "gitfleet_cluster_writes", ByWrite::NAMES, "Writes to members by verb and answer";
+    member_write_seconds: Family<ByWrite, Histogram, fn() -> Histogram> = Family::new_with_constructor(seconds), Histogram,
+        "gitfleet_cluster_write_seconds", ByWrite::NAMES, "Duration of writes to members by verb and answer";
     members: Family<ByMemberState, Gauge> = Family::default(), Gauge,
         "gitfleet_cluster_members", ByMemberState::NAMES, "Members by state";
     oldest_offline: Gauge = Gauge::default(), Gauge,
@@ -147,6 +149,8 @@ metrics! {
         "gitfleet_notifications", ByNotification::NAMES, "Tries to tell a receiver something by result";
     task_restarts: Family<ByPart, Counter> = from_zero(Part::ALL.iter().map(|&part| ByPart { part })), Counter,
         "gitfleet_task_restarts", ByPart::NAMES, "Tasks and threads that ended because of an error in gitfleet that gitfleet started again";
+    channel_depth: Family<ByChannel, Gauge> = Family::default(), Gauge,
+        "gitfleet_channel_depth", ByChannel::NAMES, "Messages that wait in a channel between tasks; none is ever dropped";
     build: Family<Build, Gauge> = build(), Gauge,
         "gitfleet_build_info", Build::NAMES, "1, with what this daemon was built from";
     started: Gauge = Gauge::default(), Gauge,

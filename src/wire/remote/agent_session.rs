@@ -371,6 +371,8 @@ impl AgentSession {
                     if let Some(outdated) = agent.disk.assignment().outdated.get_mut(&cluster) {
                         outdated.remove(&placement);
                     }
+                    let commit = order.commit.short();
+                    tracing::debug!(%cluster, %placement, commit, order = wanted.digest.short(), "order taken from the server");
                     let command = MemberCommand::Order { order: Arc::new(order), reported };
                     commands.push((cluster.clone(), command));
                     changed.push((cluster, placement));

@@ -29,7 +29,7 @@ fn text_names_placement_cluster_and_commit() {
     for ending in [
         format!(" web  east: pruned object=ConfigMap web/d ({commit})"),
         format!(" web  rolled out: snapshot 1 is available on its cluster ({commit})"),
-        format!(" web  rolling out to 1 cluster (east): snapshot 1 ({commit})"),
+        format!(" web  rolling out: snapshot 1 to 1 cluster (east) ({commit})"),
     ] {
         assert!(text.lines().any(|line| line.ends_with(&ending)), "{ending}: {text}");
     }
@@ -49,9 +49,30 @@ fn json_lists_the_spans() {
     let (member, step) = (&found("pruned")["spans"][0], &found("pruned")["spans"][1]);
     assert_eq!((&member["name"], &member["cluster"]), (&"member".into(), &"east".into()));
     assert_eq!((&step["placement"], &step["commit"]), (&"web".into(), &commit.as_str().into()));
-    let decision = &found("rolling out to 1 cluster (east): snapshot 1")["spans"][0];
+    let decision = &found("rolling out")["spans"][0];
     assert_eq!((&decision["placement"], &decision["commit"]), (&"web".into(), &commit.as_str().into()));
     assert_eq!(found("commit accepted")["spans"][0]["commit"], commit);
+}
+
+#[test]
+fn json_names_each_object_that_is_written_at_debug() {
+    let scratch = Scratch::with_web_on(&["east"]);
+    let found = scratch.run(&["run", "-c", CONFIG, "--once", "--log-format", "json", "--log", "gitfleet=debug"]);
+    found.text(0);
+    let lines = found.err.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let written: Vec<Value> = lines.filter(|line| line["message"] == "object written").collect();
+    let names = |line: &Value| {
+        let text = |field: &str| line[field].as_str().unwrap_or_default().to_owned();
+        format!("{} {} {}/{}", text("action"), text("kind"), text("namespace"), text("name"))
+    };
+    for object in ["created Namespace /web", "created ConfigMap web/a"] {
+        assert!(written.iter().any(|line| names(line) == object), "{object}: {}", found.err);
+    }
+    for line in &written {
+        assert_eq!(line["spans"][0]["cluster"], "east", "{line}");
+        assert_eq!((&line["spans"][1]["placement"], &line["snapshot"]), (&"web".into(), &0.into()), "{line}");
+        assert_eq!(line["commit"].as_str().map(str::len), Some(40), "{line}");
+    }
 }
 
 #[test]
@@ -63,7 +84,7 @@ fn a_line_has_each_key_once() {
     let listening = lines.find(|line| line.contains("\"message\":\"listening\"")).expect("it listens");
     let listening: Value = serde_json::from_str(&listening).expect("JSON");
     let server = format!("http://{}", listening["address"].as_str().expect("an address"));
-    assert!(lines.any(|line| line.contains("\"rolled out: snapshot 0 ")), "web is there");
+    assert!(lines.any(|line| line.contains("\"message\":\"rolled out\"")), "web is there");
     scratch.run(&["pause", "web", "-c", CONFIG, "--server", &server]).text(0);
     let line = lines.find(|line| line.contains("\"verb\":\"pause\"")).expect("it is logged");
     drop(child.kill());

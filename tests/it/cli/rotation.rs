@@ -113,7 +113,7 @@ fn another_secret_is_used_without_a_restart_and_the_one_before_no_more() {
         sent.lock().expect("nobody failed").last().is_some_and(|token| token == "new-host")
     });
 
-    let refused = "the token ops of the API stays as it was";
+    let refused = "a secret stays as it was";
     replace("ops", "");
     until(refused, || daemon.log().contains(refused));
     replace("costs", "newer-costs\n");

@@ -41,7 +41,7 @@ fn answer(stream: &mut TcpStream, tokens: &mut impl Iterator<Item = &'static str
 fn followed(
     dir: &TempDir,
     tokens: &'static [&'static str],
-) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>, Receiver<Option<String>>) {
+) -> (Followed, mpsc::Receiver<SourceEvent>, Receiver<Option<String>>) {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap().serialize_pem();
     fs::write(dir.path().join("app.pem"), key).unwrap();
@@ -60,7 +60,7 @@ fn followed(
     });
     let configuration = Configuration::parse(&text, dir.path(), &BTreeMap::new()).unwrap();
     let settings = PollerSettings::of(&configuration).unwrap();
-    let (sender, news) = mpsc::unbounded_channel();
+    let (sender, news) = mpsc::channel(1_024);
     (follow(settings, &dir.path().join("state"), sender, &Supervisor::without_pauses()).unwrap(), news, logins)
 }
 

@@ -58,7 +58,7 @@ struct Rewritten {
     store: Arc<Refusing>,
     lost: CommitId,
     tip: CommitId,
-    leader: (Followed, mpsc::UnboundedReceiver<SourceEvent>),
+    leader: (Followed, mpsc::Receiver<SourceEvent>),
 }
 
 fn rewritten() -> Rewritten {
@@ -79,11 +79,7 @@ fn rewritten() -> Rewritten {
     Rewritten { dir, store, lost, tip, leader }
 }
 
-fn poll_until(
-    wanted: &[&str],
-    leader: &mut (Followed, mpsc::UnboundedReceiver<SourceEvent>),
-    names: &[(&CommitId, &str)],
-) {
+fn poll_until(wanted: &[&str], leader: &mut (Followed, mpsc::Receiver<SourceEvent>), names: &[(&CommitId, &str)]) {
     leader.0.requests.send(SourceRequest::Poll).unwrap();
     let found: Vec<String> = wanted.iter().map(|_| told(next(&mut leader.1), names)).collect();
     assert_eq!(found, wanted);

@@ -10,7 +10,7 @@ struct Several {
     /// What an earlier process knew.
     known: SourceRecord,
     followed: Option<Followed>,
-    news: Option<mpsc::UnboundedReceiver<SourceEvent>>,
+    news: Option<mpsc::Receiver<SourceEvent>>,
 }
 
 impl Several {
@@ -50,7 +50,7 @@ impl Several {
         for branch in &mut settings.branches {
             branch.spec.location.insert_str(0, "file://");
         }
-        let (sender, news) = mpsc::unbounded_channel();
+        let (sender, news) = mpsc::channel(1_024);
         let followed = follow(settings, &self.dir.path().join("state"), sender, &Supervisor::without_pauses()).unwrap();
         (self.followed, self.news) = (Some(followed), Some(news));
     }

@@ -6,10 +6,7 @@ use std::net::TcpListener;
 use super::*;
 
 /// Follows a source that answers every request with 503, with the token in the file `token`. Returns also what it is asked with.
-fn refused(
-    dir: &TempDir,
-    poll_interval: &str,
-) -> (Followed, mpsc::UnboundedReceiver<SourceEvent>, Receiver<Option<String>>) {
+fn refused(dir: &TempDir, poll_interval: &str) -> (Followed, mpsc::Receiver<SourceEvent>, Receiver<Option<String>>) {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
         "apiVersion: gitfleet.io/v1alpha1\nkind: Configuration\nsource: {{url: 'http://{}/fleet.git', \
@@ -31,7 +28,7 @@ fn refused(
     });
     let configuration = Configuration::parse(&text, dir.path(), &BTreeMap::new()).unwrap();
     let settings = PollerSettings::of(&configuration).unwrap();
-    let (sender, news) = mpsc::unbounded_channel();
+    let (sender, news) = mpsc::channel(1_024);
     (follow(settings, &dir.path().join("state"), sender, &Supervisor::without_pauses()).unwrap(), news, logins)
 }
 

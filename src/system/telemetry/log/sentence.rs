@@ -1,13 +1,17 @@
 //! How people read an event.
 
+use std::collections::BTreeMap;
 use std::fmt::{Debug, Result};
 
+use serde_json::Value;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::{LookupSpan, Scope};
+
+use super::FACTS;
 
 /// Faint, for what is seldom read.
 const DIM: &str = "\u{1b}[2m";
@@ -29,7 +33,8 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> Result {
-        let (level, has_colour) = (*event.metadata().level(), to.has_ansi_escapes());
+        let level = *event.metadata().level();
+        let has_colour = to.has_ansi_escapes();
         let style = |style: &'static str| if has_colour { style } else { "" };
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
@@ -86,8 +91,8 @@ impl Fields {
         }
         for (name, value) in &self.0 {
             match name.as_str() {
-                "facts" if details => write!(to, " {value}")?,
-                "placement" | "cluster" | "message" | "about" | "commit" | "facts" => {}
+                FACTS if details => write_facts(to, value)?,
+                "placement" | "cluster" | "message" | "about" | "commit" | FACTS => {}
                 name => write!(to, " {name}={value}")?,
             }
         }
@@ -96,6 +101,11 @@ impl Fields {
             None => writeln!(to),
         }
     }
+}
+
+fn write_facts(to: &mut Writer<'_>, facts: &str) -> Result {
+    let facts: BTreeMap<String, Value> = serde_json::from_str(facts).unwrap_or_default();
+    facts.iter().try_for_each(|(name, value)| write!(to, " {name}={value}"))
 }
 
 impl Visit for Fields {

@@ -22,7 +22,7 @@ fn logged(format: LogFormat, filter: &str, colour: bool) -> String {
     let subscriber = subscriber(format, filter, colour, move || writer.clone()).unwrap();
     tracing::subscriber::with_default(subscriber, || {
         tracing::debug!(target: "gitfleet::store", "batch written");
-        tracing::info!(target: "gitfleet::store", placement = "web", facts = %"index=3", "snapshot created");
+        tracing::info!(target: "gitfleet::store", placement = "web", facts = %r#"{"index":3}"#, "snapshot created");
         tracing::info!(target: "hyper", "connected");
         tracing::warn!(target: "hyper", "connection lost");
     });
@@ -68,6 +68,7 @@ fn json_is_one_object_a_line_with_fields() {
     let text = logged(LogFormat::Json, FILTER_DEFAULT, true);
     let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     assert_eq!((&first["message"], &first["placement"]), (&"snapshot created".into(), &"web".into()));
+    assert_eq!(first["facts"], serde_json::json!({"index": 3}), "an object, as in the journal");
     assert_eq!(text.lines().count(), 2);
 }
 

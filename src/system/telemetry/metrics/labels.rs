@@ -206,6 +206,34 @@ label_values!(
 );
 
 label_values!(
+    /// A channel between tasks, by what it carries.
+    Channel {
+        /// News of the source.
+        Source = "source",
+        /// What members' tasks and agents report.
+        Members = "members",
+        /// Orders and other commands for members' tasks.
+        MemberCommands = "member_commands",
+        /// Reports of the hub.
+        Hub = "hub",
+        /// Answers to the queries of checks.
+        Metrics = "metrics",
+        /// Changes of the file of the configuration.
+        Configuration = "configuration",
+        /// Questions of people, about decisions.
+        Questions = "questions",
+        /// Commands of people.
+        Commands = "commands",
+        /// Requests to preview an approval.
+        Previews = "previews",
+        /// What machines push about clusters.
+        Pushes = "pushes",
+        /// Requests of the bot for what plans of pull requests begin from.
+        Baselines = "baselines",
+    }
+);
+
+label_values!(
     /// How a placement stood when it was decided last.
     PlacementState {
         /// Every picked cluster holds the newest snapshot.
@@ -305,6 +333,8 @@ label_sets! {
     ByNotification { result: Notified }
     /// Labels of tasks.
     ByPart { part: Part }
+    /// Labels of channels.
+    ByChannel { channel: Channel }
     /// Labels of placements.
     ByPlacementState { state: PlacementState }
     /// Labels of one placement, which is written as on the command line: `NAME` or `NAMESPACE/NAME`.

@@ -8,7 +8,9 @@ fn touched() -> Metrics {
     metrics.decisions.get_or_create(&ByDecision { result: Decision::Changed }).inc();
     metrics.queue_depth.set(3);
     for &verb in Verb::ALL {
-        metrics.member_writes.get_or_create(&ByWrite { verb, result: WriteOutcome::Ok }).inc();
+        let write = ByWrite { verb, result: WriteOutcome::Ok };
+        metrics.member_writes.get_or_create(&write).inc();
+        metrics.member_write_seconds.get_or_create(&write).observe(0.02);
     }
     metrics.placements.get_or_create(&ByPlacementState { state: PlacementState::AtTarget }).set(1);
     metrics
@@ -28,6 +30,7 @@ fn touched() -> Metrics {
     metrics.forge_calls.get_or_create(&call).inc();
     metrics.notifications.get_or_create(&ByNotification { result: Notified::Ok }).inc();
     metrics.task_restarts.get_or_create(&ByPart { part: Part::Source }).inc();
+    metrics.channel_depth.get_or_create(&ByChannel { channel: Channel::Source }).set(1);
     metrics.store_commits.get_or_create(&ByOutcome { result: Outcome::Ok }).inc();
     metrics.store_commit_seconds.observe(0.001);
     metrics

@@ -62,6 +62,8 @@ fn take_order(
             return None;
         }
     };
+    let commit = order.commit.short();
+    tracing::debug!(%cluster, placement = %order.placement, commit, order = digest.short(), "order for an agent");
     let placement = order.placement.clone();
     let new = CurrentOrder { digest: digest.clone(), order };
     let Some(session) = session else {

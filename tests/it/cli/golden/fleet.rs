@@ -86,7 +86,7 @@ impl GoldenFleet {
         });
         fleet.knows_namespaces();
         // What is logged last: it passes through a pipe.
-        until("the log tells of it", || fleet.daemon.log().contains("  broken.yaml:12: "));
+        until("the log tells of it", || fleet.daemon.log().contains("broken.yaml:12: "));
         fleet
     }
 
