@@ -20,7 +20,6 @@ use engine::identity;
 use engine::persist::SavedRecords;
 use model::api::cluster::MemberCluster;
 use model::api::placement::ApplyStrategyType;
-use model::cluster::Cluster;
 use model::facts;
 use model::id::{ClusterName, ObjectKey, PlacementKey};
 use model::overrides::OverrideRef;
@@ -28,7 +27,7 @@ use model::records::{
     ApplyOutcome, Availability, BindingState, ClusterRecord, ManifestStatus, MassLeave, MemberKind, WorkStatus,
 };
 use model::tenants::Tenants;
-use model::tree::{Placement, Tree};
+use model::tree::Tree;
 use model::work::Desired;
 use schedule::Fleet;
 use schedule::eligibility::described;
@@ -84,13 +83,9 @@ impl Baseline {
     #[must_use]
     pub fn rolling_out(&self, tree: &Arc<Tree>, now: Timestamp) -> Self {
         let mut fleet = hypothetical(tree, &self.fleet, now);
-        let decided = |fleet: &FleetState| -> Vec<PlacementState> {
-            let begun = tree.placements.par_iter().map(|(_, placement)| PlacementState::begin(placement, now));
-            begun.map(|state| decide(state, fleet, now).state).collect()
-        };
-        let mut states = decided(&fleet);
+        let mut states = decide_all(tree, &fleet, now);
         if Self::default().bring_namespaces(&mut fleet, &states) {
-            states = decided(&fleet);
+            states = decide_all(tree, &fleet, now);
         }
         states.par_iter_mut().for_each(|state| settle(state, &fleet, now));
         let placements = states.into_iter().map(|state| (state.record.key.clone(), state)).collect();
@@ -100,22 +95,25 @@ impl Baseline {
     /// Gives the clusters of a fleet the namespaces that they have once placements are where they are `after` a commit. Returns
     /// whether a cluster changed.
     pub(super) fn bring_namespaces(&self, fleet: &mut FleetState, after: &[PlacementState]) -> bool {
-        let is_observed = |name: &ClusterName| self.observed && self.fleet.records.contains_key(name);
-        bring_namespaces(fleet, is_observed, self.placements.values(), after)
+        bring_namespaces(fleet, |name| self.has_observed(name), self.placements.values(), after)
+    }
+
+    fn has_observed(&self, cluster: &ClusterName) -> bool {
+        self.observed && self.fleet.records.contains_key(cluster)
     }
 
     /// Returns the fleet once a head is accepted and before any placement is decided: bindings are those from before, which
     /// say who is kept, and the wishes are the head's.
     #[must_use]
     pub fn accepting(&self, head: &Arc<Tree>, now: Timestamp) -> Self {
-        let state = |(key, placement): (&PlacementKey, &Placement)| {
+        let mut placements = BTreeMap::new();
+        for (key, placement) in &head.placements {
             let before = self.placements.get(key).cloned();
             let mut state = before.unwrap_or_else(|| PlacementState::begin(placement, now));
             state.record.spec = placement.spec.clone();
             state.record.annotations.clone_from(&placement.annotations);
-            (key.clone(), state)
-        };
-        let placements = head.placements.iter().map(state).collect();
+            placements.insert(key.clone(), state);
+        }
         Self { fleet: self.fleet_after(head, now), placements, observed: self.observed }
     }
 
@@ -142,19 +140,20 @@ impl Baseline {
         if !self.observed {
             return hypothetical(head, &self.fleet, now);
         }
-        let record = |(name, member): (&ClusterName, &MemberCluster)| {
+        let mut records = BTreeMap::new();
+        for (name, member) in &head.clusters {
             // A cluster without an entry in `members:` has left even if the accepted tree names it.
-            let is_known = |record: &&ClusterRecord| !record.left || self.fleet.tree.clusters.contains_key(name);
-            let known = self.fleet.records.get(name).filter(is_known).cloned();
-            let mut record = known.unwrap_or_else(|| answering(name, member, now));
+            let mut record = match self.fleet.records.get(name) {
+                Some(known) if !known.left || self.fleet.tree.clusters.contains_key(name) => known.clone(),
+                _ => answering(name, member, now),
+            };
             record.labels.clone_from(&member.labels);
             record.spec.clone_from(&member.spec);
             // Taints keep their dates: a toleration for some seconds counts from the date of the taint.
             record.managed_taints = dated_taints(&record.managed_taints, member, now);
             record.stated = facts::stated(member);
-            (name.clone(), record)
-        };
-        let records: BTreeMap<ClusterName, ClusterRecord> = head.clusters.iter().map(record).collect();
+            records.insert(name.clone(), record);
+        }
         let fleet = clusters(head, &records, now);
         FleetState {
             source: self.fleet.source.clone(),
@@ -163,6 +162,12 @@ impl Baseline {
             ..with_fleet(head, &self.fleet, (fleet, records), &named(self.placements.values()), now)
         }
     }
+}
+
+/// Decides about every placement of a tree, from a state in which it is nowhere.
+fn decide_all(tree: &Tree, fleet: &FleetState, now: Timestamp) -> Vec<PlacementState> {
+    let begun = tree.placements.par_iter().map(|(_, placement)| PlacementState::begin(placement, now));
+    begun.map(|state| decide(state, fleet, now).state).collect()
 }
 
 /// Returns the record of a cluster that was never observed and is assumed to answer.
@@ -178,8 +183,7 @@ fn answering(name: &ClusterName, member: &MemberCluster, now: Timestamp) -> Clus
 
 /// Returns the fleet in which every cluster of the tree answers, and OCM Placements continue from what they decided `before`.
 fn hypothetical(tree: &Arc<Tree>, before: &FleetState, now: Timestamp) -> FleetState {
-    let record = |(name, member): (&ClusterName, &MemberCluster)| (name.clone(), answering(name, member, now));
-    let records: BTreeMap<ClusterName, ClusterRecord> = tree.clusters.iter().map(record).collect();
+    let records = tree.clusters.iter().map(|(name, member)| (name.clone(), answering(name, member, now))).collect();
     let fleet = tree.clusters.iter().map(|(name, member)| (name.clone(), described(member, HEARTBEATS_AT))).collect();
     with_fleet(tree, before, (fleet, records), &BTreeSet::new(), now)
 }
@@ -188,15 +192,14 @@ fn hypothetical(tree: &Arc<Tree>, before: &FleetState, now: Timestamp) -> FleetS
 /// one too, which KubeFleet does not know.
 pub(super) fn exported(tree: &Tree, managed: bool, now: Timestamp) -> Fleet {
     let members = tree.clusters.iter().filter(|(_, member)| managed || !member.only_managed);
-    let cluster = |member: &MemberCluster| {
-        let described = described(member, now);
+    let clusters = members.map(|(name, member)| {
+        let mut cluster = described(member, now);
         if member.deleting {
-            Cluster { eligible: Err("it is being deleted".to_owned()), ..described }
-        } else {
-            described
+            cluster.eligible = Err("it is being deleted".to_owned());
         }
-    };
-    members.map(|(name, member)| (name.clone(), cluster(member))).collect()
+        (name.clone(), cluster)
+    });
+    clusters.collect()
 }
 
 /// Shows OCM Placements a tree and its clusters. Returns whom that concerns.
@@ -252,31 +255,10 @@ fn settle(state: &mut PlacementState, fleet: &FleetState, now: Timestamp) {
     let strategy = state.record.spec.strategy.apply_strategy.clone().unwrap_or_default();
     let generation = state.bindings().map(|b| b.generation).max().unwrap_or_default() + 1;
     let writes = strategy.type_ != ApplyStrategyType::ReportDiff;
-    let status = |id| ManifestStatus {
-        id,
-        applied: if writes { ApplyOutcome::Applied } else { ApplyOutcome::NoDiffFound },
-        message: String::new(),
-        availability: writes.then_some(Availability::Available),
-        generation: None,
-        manifest: None,
-        owned: None,
-        differences: Vec::new(),
-        differs_since: None,
-        observed_at: None,
-    };
-    let work = |objects: &[Desired]| {
-        Arc::new(WorkStatus {
-            generation,
-            complete: true,
-            manifests: objects.iter().map(|object| status(object.id.clone())).collect(),
-            available_since: Some(now),
-            inventory: objects.iter().filter(|_| writes).map(|object| ObjectKey::clone(&object.key)).collect(),
-            ..WorkStatus::default()
-        })
-    };
+    let settled = WorkStatus { generation, complete: true, available_since: Some(now), ..WorkStatus::default() };
     let Some(last) = FinalState::of(state, fleet) else { return };
     // Most clusters have no overrides: they share one work instead of a copy for each.
-    let common = work(&last.payload.desired);
+    let common = Arc::new(holding(&last.payload.desired, writes, settled.clone()));
     for binding in state.bindings.values_mut().map(Arc::make_mut) {
         binding.state = BindingState::Bound;
         binding.snapshot = Some(newest.index);
@@ -286,7 +268,7 @@ fn settle(state: &mut PlacementState, fleet: &FleetState, now: Timestamp) {
         binding.generation = generation;
         let work = match last.objects(&binding.cluster, &binding.overrides) {
             Ok(objects) if Arc::ptr_eq(&objects, &last.payload.desired) => Arc::clone(&common),
-            Ok(objects) => work(&objects),
+            Ok(objects) => Arc::new(holding(&objects, writes, settled.clone())),
             // A failed rendering was never delivered, so the cluster has no work.
             Err(_) => continue,
         };
@@ -295,4 +277,23 @@ fn settle(state: &mut PlacementState, fleet: &FleetState, now: Timestamp) {
     // Its runs are over and forgotten: the next snapshot starts a new one.
     state.runs.clear();
     state.record.last_succeeded = Some(newest.index);
+}
+
+/// Returns a work with these objects as if all were applied and available; where nothing is written, as compared and in no inventory.
+fn holding(objects: &[Desired], writes: bool, work: WorkStatus) -> WorkStatus {
+    let manifests = objects.iter().map(|object| ManifestStatus {
+        id: object.id.clone(),
+        applied: if writes { ApplyOutcome::Applied } else { ApplyOutcome::NoDiffFound },
+        message: String::new(),
+        availability: writes.then_some(Availability::Available),
+        generation: None,
+        manifest: None,
+        owned: None,
+        differences: Vec::new(),
+        differs_since: None,
+        observed_at: None,
+    });
+    let written = if writes { objects } else { &[] };
+    let inventory = written.iter().map(|object| ObjectKey::clone(&object.key)).collect();
+    WorkStatus { manifests: manifests.collect(), inventory, ..work }
 }

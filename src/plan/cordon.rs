@@ -100,15 +100,17 @@ fn is_member(object: &Value, cluster: &str) -> bool {
 
 /// Finds the MemberCluster in a document, which may be a List.
 fn member(root: TextPart, cluster: &str) -> Option<TextPart> {
-    let is_it = |part: &TextPart| {
-        let named = part.get("metadata").and_then(|metadata| metadata.get("name"));
-        part.get("kind").is_some_and(|kind| kind.is_text("MemberCluster")) && named.is_some_and(|n| n.is_text(cluster))
-    };
-    if is_it(&root) {
+    if is_member_part(&root, cluster) {
         return Some(root);
     }
     let Content::List { items, .. } = &root.get("items")?.content else { return None };
-    items.iter().find(|item| is_it(item)).cloned()
+    items.iter().find(|item| is_member_part(item, cluster)).cloned()
+}
+
+fn is_member_part(part: &TextPart, cluster: &str) -> bool {
+    let name = part.get("metadata").and_then(|metadata| metadata.get("name"));
+    let is_named = name.is_some_and(|name| name.is_text(cluster));
+    is_named && part.get("kind").is_some_and(|kind| kind.is_text("MemberCluster"))
 }
 
 /// Puts the taint where it belongs; `None` where the text leaves no such place.
@@ -191,18 +193,15 @@ fn cut(text: &str, member: &TextPart) -> Option<String> {
     let spec = member.get("spec")?;
     let entry = spec.entry("taints")?;
     let Content::List { items, is_flow } = &entry.value.content else { return None };
-    let is_cordon = |item: &TextPart| {
-        let Content::Mapping { entries, .. } = &item.content else { return false };
-        entries.len() == CORDON.len()
-            && CORDON.iter().all(|(field, text)| item.get(field).is_some_and(|found| found.is_text(text)))
-    };
     let position = items.iter().position(is_cordon)?;
     let found = &items[position];
+    // A list that loses its only item would be null without brackets.
     if items.len() == 1 {
         let colon = entry.key_end + text[entry.key_end..].find(':')? + 1;
         let end = text[..entry.value.range.end].trim_end().len();
         return Some(spliced(text, colon..end, " []"));
     }
+    // One of the commas beside it goes too.
     if *is_flow {
         let range = match items.get(position + 1) {
             Some(next) => found.range.start..next.range.start,
@@ -214,6 +213,13 @@ fn cut(text: &str, member: &TextPart) -> Option<String> {
     let end = text[..found.range.end].trim_end().len();
     let end = text[end..].find('\n').map_or(text.len(), |length| end + length + 1);
     Some(spliced(text, start..end, ""))
+}
+
+/// Tells whether an item is the taint with its fields and no others.
+fn is_cordon(item: &TextPart) -> bool {
+    let Content::Mapping { entries, .. } = &item.content else { return false };
+    entries.len() == CORDON.len()
+        && CORDON.iter().all(|(field, text)| item.get(field).is_some_and(|found| found.is_text(text)))
 }
 
 /// Returns lines with the line ends of a text.

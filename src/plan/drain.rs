@@ -51,14 +51,14 @@ pub fn drain<'a>(
 
 fn why_it_stays(placement: &PlacementRecord, binding: &Binding) -> Option<&'static str> {
     let type_ = placement.spec.policy.as_ref().map(|policy| policy.placement_type);
-    let is_there = |state| state == BindingState::Bound;
+    let has_arrived = binding.state == BindingState::Bound || binding.previous_state == Some(BindingState::Bound);
     if placement.key.namespace.is_some() {
         Some("evictions are of ClusterResourcePlacements only; change its policy")
     } else if type_ == Some(PlacementType::PickFixed) {
         Some("its policy names its clusters; take the cluster out of clusterNames")
     } else if placement.annotations.contains_key(OCM_PLACEMENT) {
         Some("an OCM Placement picks its clusters; taint the ManagedCluster with NoSelect")
-    } else if !is_there(binding.state) && !binding.previous_state.is_some_and(is_there) {
+    } else if !has_arrived {
         Some("it has not arrived there yet; drain again when it has")
     } else {
         None

@@ -95,11 +95,13 @@ pub fn explain(
             explanation
         }
     };
-    explanation.clusters.sort_by(|a, b| {
-        let key = |cluster: &ClusterExplanation| (!cluster.picked, cluster.rank.unwrap_or(usize::MAX));
-        key(a).cmp(&key(b)).then_with(|| a.cluster_name.cmp(&b.cluster_name))
-    });
+    explanation.clusters.sort_by(|a, b| place(a).cmp(&place(b)));
     Ok(explanation)
+}
+
+/// Returns what orders clusters: picked ones first, each part by rank and then by name.
+fn place(cluster: &ClusterExplanation) -> (bool, usize, &ClusterName) {
+    (!cluster.picked, cluster.rank.unwrap_or(usize::MAX), &cluster.cluster_name)
 }
 
 /// Explains what a tree would decide, and with a base the changes from it.
@@ -162,14 +164,17 @@ fn find<'a>(
     placements: &'a BTreeMap<PlacementKey, PlacementState>,
     query: &Query,
 ) -> Result<ExplainedPlacement<'a>, Error> {
-    let known = |word: &str| named(word).map(|kind| kind.kind).filter(|kind| KINDS.contains(kind));
     let wanted = match &query.kind {
-        Some(asked) => Some(known(asked).ok_or_else(|| Error::Kind(asked.clone()))?),
+        Some(asked) => match named(asked) {
+            Some(kind) if KINDS.contains(&kind.kind) => Some(kind.kind),
+            _ => return Err(Error::Kind(asked.clone())),
+        },
         None => None,
     };
-    let key = query.key();
+    // A ResourcePlacement and an OCM Placement may have one name: only a kind tells them apart.
     let is_of = |kind: &str| wanted.is_none_or(|wanted| wanted == kind);
-    let own = placements.get(&key).filter(|_| is_of(key.kind()));
+    let key = query.key();
+    let own = if is_of(key.kind()) { placements.get(&key) } else { None };
     let ocm = key_named(&query.placement).filter(|key| is_of("Placement") && fleet.ocm.is_wished(key));
     match (own, ocm) {
         (Some(_), Some(_)) => Err(Error::Ambiguous(query.placement.clone())),
@@ -270,16 +275,17 @@ fn evaluate_kept(
     let mut today: BTreeMap<ClusterName, ClusterExplanation> =
         afresh.into_iter().map(|cluster| (cluster.cluster_name.clone(), cluster)).collect();
     let settled = !clusters.iter().any(|cluster| cluster.picked && !cluster.kept);
-    let then = |cluster: &ClusterExplanation| {
-        picked.get(&cluster.cluster_name).map_or_else(|| "picked earlier".to_owned(), |picked| picked.reason.clone())
-    };
     for cluster in clusters.iter_mut().filter(|cluster| cluster.kept || (settled && cluster.rank.is_some())) {
         let Some(today) = today.remove(&cluster.cluster_name) else { continue };
         let standing = today.rank.map(|rank| format!("rank {rank} of {ranked}"));
+        let past = picked.get(&cluster.cluster_name);
+        let then = past.map_or("picked earlier", |past| past.reason.as_str());
+        // A kept cluster says why it was picked then, and how it would do now. Another one with a good rank says what that rank
+        // did not help against.
         cluster.reason = match (cluster.kept, standing) {
-            (true, Some(standing)) => format!("{}; today: {standing}", then(cluster)),
-            (true, None) if today.picked => then(cluster),
-            (true, None) => format!("{}; today: {}", then(cluster), today.reason),
+            (true, Some(standing)) => format!("{then}; today: {standing}"),
+            (true, None) if today.picked => then.to_owned(),
+            (true, None) => format!("{then}; today: {}", today.reason),
             (false, Some(standing)) if today.picked => {
                 format!("not picked: {standing}, but clusters that were picked earlier are kept")
             }
@@ -288,9 +294,11 @@ fn evaluate_kept(
         };
         if cluster.kept {
             cluster.rejected = today.rejected;
-            cluster.picked_at = picked.get(&cluster.cluster_name).and_then(|picked| picked.at);
+            cluster.picked_at = past.and_then(|past| past.at);
         }
         cluster.scores = today.scores;
-        (cluster.rank, cluster.tie_break) = if settled { (today.rank, today.tie_break) } else { (None, None) };
+        // Where places are open, ranks are of that evaluation alone.
+        cluster.rank = if settled { today.rank } else { None };
+        cluster.tie_break = if settled { today.tie_break } else { None };
     }
 }

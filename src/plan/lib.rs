@@ -38,9 +38,8 @@ use decide::{is_guarded, only_reports};
 use deliver::guard;
 use model::api::condition::find_condition;
 use model::conditions::ConditionType;
-use model::id::{ClusterName, ObjectKey, PlacementKey};
+use model::id::{ClusterName, Digest, ObjectKey, PlacementKey};
 use model::manifest::InputError;
-use model::ocm::OcmPlacementRecord;
 use model::plan::{
     Changes, ClusterChanges, DeletionPlan, HandOverPlan, OcmPlan, PlacementPlan, Plan, Resource, ResourceChanges,
     SnapshotPlan,
@@ -48,7 +47,6 @@ use model::plan::{
 use model::records::{MassLeave, ResourceSnapshot, SnapshotResource};
 use model::tenants::Tenants;
 use model::tree::{Skipped, Tree};
-use schedule::ocm::Key;
 pub use secrets::hide_secrets;
 use works::{Projection, Projections};
 
@@ -128,14 +126,15 @@ impl Baseline {
 /// warnings about placements.
 fn warnings<'a>(fleet: &FleetState, placements: impl IntoIterator<Item = &'a PlacementState>) -> Vec<InputError> {
     let odd = fleet.tree.skipped.iter().filter_map(Skipped::complaint);
-    let of = |state: &PlacementState| {
-        let record = &state.record;
-        let (path, line) = record.origin.as_ref().map_or(("", 0), |origin| (&*origin.path, origin.line));
-        let object = format!("{} {}", record.key.kind(), record.key);
-        record.warnings.iter().map(|warning| warning.of(path, line, object.clone())).collect::<Vec<_>>()
-    };
     let tree = without_effect(fleet).into_iter().chain(odd).chain(fleet.tree.warnings.iter().cloned());
-    tree.chain(placements.into_iter().flat_map(of)).collect()
+    tree.chain(placements.into_iter().flat_map(placement_warnings)).collect()
+}
+
+fn placement_warnings(state: &PlacementState) -> Vec<InputError> {
+    let record = &state.record;
+    let (path, line) = record.origin.as_ref().map_or(("", 0), |origin| (&*origin.path, origin.line));
+    let object = format!("{} {}", record.key.kind(), record.key);
+    record.warnings.iter().map(|warning| warning.of(path, line, object.clone())).collect()
 }
 
 /// Decides about every placement that base or head has. Returns them, and the new names with those before.
@@ -159,7 +158,8 @@ fn decided(
 
 /// Plans each OCM Placement.
 fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
-    let plan = |(key, record): (&Key, &Arc<OcmPlacementRecord>)| {
+    let mut plans = Vec::new();
+    for (key, record) in ocm.records() {
         let changes = base.map(|base| {
             let old: BTreeSet<ClusterName> =
                 base.record(key).into_iter().flat_map(|record| record.clusters().cloned()).collect();
@@ -167,16 +167,16 @@ fn ocm_plans(ocm: &Ocm, base: Option<&Ocm>) -> Vec<OcmPlan> {
             ClusterChanges::between(&old, &new)
         });
         let satisfied = find_condition(&record.conditions, &ConditionType::PlacementSatisfied);
-        OcmPlan {
+        plans.push(OcmPlan {
             namespace: record.namespace.clone(),
             name: record.name.clone(),
             groups: record.groups.clone(),
             message: satisfied.map(|condition| condition.message.clone()).unwrap_or_default(),
             errors: ocm.complaints(key),
             changes,
-        }
-    };
-    ocm.records().map(plan).collect()
+        });
+    }
+    plans
 }
 
 impl Planned {
@@ -189,26 +189,17 @@ impl Planned {
     ) -> PlacementPlan {
         let record = &projection.state.record;
         let key = &record.key;
-        let of = |state| Some((state, &baseline?.fleet));
-        let before = baseline.and_then(|baseline| of(self.before(baseline, key)?));
+        let before = baseline.and_then(|baseline| Some((self.before(baseline, key)?, &baseline.fleet)));
         // What members hold is under the earlier name still.
-        let holds = baseline.and_then(|baseline| of(baseline.placements.get(key)?));
+        let holds = baseline.and_then(|baseline| Some((baseline.placements.get(key)?, &baseline.fleet)));
         let renamed_to = self.renamed.iter().find(|(_, from)| *from == key).map(|(to, _)| to.clone());
         let origin = projection.fleet.tree.placements.get(key).map(|placement| &placement.origin);
-        let accepted = projection.state.newest().filter(|_| !record.removed);
-        let policy = projection.state.policy().filter(|_| !record.removed);
+        let accepted = if record.removed { None } else { projection.state.newest() };
+        let policy = if record.removed { None } else { projection.state.policy() };
         let (deletions, hands_over) =
             holds.map(|(old, fleet)| gone(projection, projections, old, fleet)).unwrap_or_default();
-        let changes = |before: Option<(&PlacementState, &FleetState)>| {
-            let state = before.map(|(state, _)| state);
-            Changes {
-                resources: resource_changes(state.and_then(PlacementState::newest), accepted),
-                clusters: cluster_changes(state, projection),
-                overridden: before.map(|(old, fleet)| projection.overridden_otherwise(old, fleet)).unwrap_or_default(),
-            }
-        };
         // The new name tells them.
-        let changes = if renamed_to.is_some() { Changes::default() } else { changes(before) };
+        let changes = if renamed_to.is_some() { Changes::default() } else { changes(before, projection, accepted) };
         PlacementPlan {
             name: key.name.clone(),
             kind: key.kind(),
@@ -232,6 +223,20 @@ impl Planned {
     }
 }
 
+/// Returns what becomes otherwise than `before` once the accepted snapshot is everywhere.
+fn changes(
+    before: Option<(&PlacementState, &FleetState)>,
+    projection: &Projection<'_>,
+    accepted: Option<&Arc<ResourceSnapshot>>,
+) -> Changes {
+    let state = before.map(|(state, _)| state);
+    Changes {
+        resources: resource_changes(state.and_then(PlacementState::newest), accepted),
+        clusters: cluster_changes(state, projection),
+        overridden: before.map(|(old, fleet)| projection.overridden_otherwise(old, fleet)).unwrap_or_default(),
+    }
+}
+
 /// Returns why an approval is needed: for clusters of the placement in a mass removal, or for deletions.
 fn deletion_guard(
     projection: &Projection<'_>,
@@ -242,10 +247,15 @@ fn deletion_guard(
         old.into_iter().flat_map(PlacementState::bindings).map(|binding| &binding.cluster).collect();
     let left: Vec<&MassLeave> = bound.into_iter().filter_map(|cluster| leaving.get(cluster)).collect();
     let record = &projection.state.record;
-    let is_guarded = is_guarded(record, projection.fleet) && !only_reports(record);
-    let leave = left.first().filter(|_| is_guarded).map(|with| guard::leave_message(**with, left.len()));
-    let deletions = record.closed_gate().map(|gate| gate.reason.clone());
-    leave.into_iter().chain(deletions).reduce(|all, more| format!("{all}; {more}"))
+    let mut reasons = Vec::new();
+    if let Some(with) = left.first()
+        && is_guarded(record, projection.fleet)
+        && !only_reports(record)
+    {
+        reasons.push(guard::leave_message(**with, left.len()));
+    }
+    reasons.extend(record.closed_gate().map(|gate| gate.reason.clone()));
+    if reasons.is_empty() { None } else { Some(reasons.join("; ")) }
 }
 
 /// Returns what goes from each cluster, and what changes hands there: what it holds and shall not hold any more. What another
@@ -256,7 +266,8 @@ fn gone(
     old: &PlacementState,
     fleet: &FleetState,
 ) -> (Vec<DeletionPlan>, Vec<HandOverPlan>) {
-    let (mut deletions, mut hands_over) = (Vec::new(), Vec::new());
+    let mut deletions = Vec::new();
+    let mut hands_over = Vec::new();
     let mut before: Option<Projection<'_>> = None;
     for (cluster, work) in &old.works {
         let target = projection.clusters.get(cluster);
@@ -267,9 +278,11 @@ fn gone(
         if target.is_some_and(|target| target.error.is_some()) {
             continue;
         }
-        let stays = |key: &ObjectKey| target.is_some_and(|target| target.keys.contains(key));
         // For an unknown inventory the observed objects are listed: the daemon prunes them once the inventory is complete.
-        let mut gone: BTreeSet<&ObjectKey> = work.inventory.seen().iter().filter(|key| !stays(key)).collect();
+        let mut gone: BTreeSet<&ObjectKey> = work.inventory.seen().iter().collect();
+        if let Some(target) = target {
+            gone.retain(|key| !target.keys.contains(*key));
+        }
         if !gone.is_empty() {
             // Only where something goes: it makes the objects of every cluster once more.
             let before = before.get_or_insert_with(|| Projection::new(old, fleet));
@@ -331,9 +344,8 @@ fn changes_between<'a>(
     old: impl Iterator<Item = &'a SnapshotResource>,
     new: impl Iterator<Item = &'a SnapshotResource>,
 ) -> ResourceChanges {
-    let pair = |r: &SnapshotResource| (r.id.key(), (Resource(r.id.clone()), r.digest.clone()));
-    let (old, new): (BTreeMap<ObjectKey, _>, BTreeMap<ObjectKey, _>) =
-        (old.map(pair).collect(), new.map(pair).collect());
+    let old: BTreeMap<ObjectKey, (Resource, Digest)> = old.map(keyed).collect();
+    let new: BTreeMap<ObjectKey, (Resource, Digest)> = new.map(keyed).collect();
     let mut changes = ResourceChanges::default();
     for (key, found) in &new {
         match old.get(key) {
@@ -345,6 +357,10 @@ fn changes_between<'a>(
     }
     changes.removed = old.iter().filter(|(key, _)| !new.contains_key(key)).map(|(_, (id, _))| id.clone()).collect();
     changes
+}
+
+fn keyed(resource: &SnapshotResource) -> (ObjectKey, (Resource, Digest)) {
+    (resource.id.key(), (Resource(resource.id.clone()), resource.digest.clone()))
 }
 
 fn cluster_changes(old: Option<&PlacementState>, projection: &Projection<'_>) -> ClusterChanges {

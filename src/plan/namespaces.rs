@@ -25,7 +25,8 @@ pub(super) fn bring_namespaces<'a>(
     if fleet.tree.placements.keys().all(|key| key.namespace.is_none()) {
         return false;
     }
-    let (gone, brought) = (held(before), brought(fleet, after));
+    let gone = held(before);
+    let brought = brought(fleet, after);
     let nothing = BTreeSet::new();
     let names: Vec<ClusterName> = fleet.clusters.iter().map(|(name, _)| name.clone()).collect();
     let mut is_changed = false;
@@ -70,9 +71,9 @@ fn brought(fleet: &FleetState, placements: &[PlacementState]) -> Namespaces {
 
 fn note(namespaces: &mut Namespaces, cluster: &ClusterName, keys: &BTreeSet<ObjectKey>) {
     let first = ObjectKey { kind: "Namespace".into(), ..ObjectKey::default() };
-    let is_namespace = |key: &&ObjectKey| key.is_namespace();
-    let names = keys.range(first..).take_while(is_namespace).map(|key| key.name.to_string());
-    let mut names = names.peekable();
+    // Keys are in order: those of Namespaces stand together.
+    let namespace_keys = keys.range(first..).take_while(|key| key.is_namespace());
+    let mut names = namespace_keys.map(|key| key.name.to_string()).peekable();
     if names.peek().is_some() {
         namespaces.entry(cluster.clone()).or_default().extend(names);
     }

@@ -31,7 +31,8 @@ impl Needs {
     /// # Errors
     /// Placements whose resources cannot be determined, with the reason.
     pub fn of(tree: &Tree) -> Result<Self, Vec<String>> {
-        let (mut needs, mut errors) = (Self::default(), Vec::new());
+        let mut needs = Self::default();
+        let mut errors = Vec::new();
         let plurals = plurals(tree);
         for (key, placement) in &tree.placements {
             let selected = snapshot::select(tree, placement).map_err(|error| error.to_string());
@@ -77,16 +78,15 @@ impl Needs {
 
 /// Returns the plurals in definitions of the tree, by group and kind.
 fn plurals(tree: &Tree) -> BTreeMap<Named, String> {
-    let of = |manifest: &Manifest| {
-        let (spec, names) = (&manifest.object["spec"], &manifest.object["spec"]["names"]);
-        Some((
-            spec["group"].as_str()?.to_owned(),
-            names["kind"].as_str()?.to_owned(),
-            names["plural"].as_str()?.to_owned(),
-        ))
-    };
-    let found = tree.of_kind(DEFINITIONS.0, DEFINITIONS.1).filter_map(of);
-    found.map(|(group, kind, plural)| ((group, kind), plural)).collect()
+    tree.of_kind(DEFINITIONS.0, DEFINITIONS.1).filter_map(plural).collect()
+}
+
+/// Returns the group and kind that a definition defines, with the plural.
+fn plural(definition: &Manifest) -> Option<(Named, String)> {
+    let spec = &definition.object["spec"];
+    let names = &spec["names"];
+    let kind = (spec["group"].as_str()?.to_owned(), names["kind"].as_str()?.to_owned());
+    Some((kind, names["plural"].as_str()?.to_owned()))
 }
 
 #[cfg(test)]

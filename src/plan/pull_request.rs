@@ -1,5 +1,7 @@
 //! The report about a pull request: the plan of its merge, the differences of objects, and the predicted duration. Pure.
 
+mod pairs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use model::plan::{PlacementPlan, Plan, Resource};
 use model::tree::Tree;
 use model::work::Desired;
 use model::yaml;
+use pairs::{Changed, Pair, by_key, changed, key_of, own_changes, pairs};
 use views::pull_request::{ObjectChange, ObjectDiff, OverrideEffect, PullReport, Timeline, concerned, is_changed};
 use views::redact::{MaskKey, masked};
 use views::simulation::APPROVED_AFTER;
@@ -110,8 +113,8 @@ pub fn plan_with_differences(
 
 /// Returns the objects that stand in a folder of these trees and nowhere else in them.
 fn objects_in(folder: &str, trees: [&Tree; 2]) -> BTreeSet<ObjectKey> {
-    let manifests = || trees.into_iter().flat_map(|tree| tree.manifests.iter());
-    let (own, other): (Vec<_>, Vec<_>) = manifests().partition(|manifest| holds(folder, &manifest.origin.path));
+    let manifests = trees.into_iter().flat_map(|tree| tree.manifests.iter());
+    let (own, other): (Vec<_>, Vec<_>) = manifests.partition(|manifest| holds(folder, &manifest.origin.path));
     let others: BTreeSet<ObjectKey> = other.into_iter().map(|manifest| manifest.id.key()).collect();
     own.into_iter().map(|manifest| manifest.id.key()).filter(|key| !others.contains(key)).collect()
 }
@@ -122,9 +125,18 @@ pub fn stopped(baseline: &Baseline, head: &Arc<Tree>, now: Timestamp) -> Vec<Str
 }
 
 fn stopped_by(baseline: &Baseline, planned: &Planned) -> Vec<String> {
-    let is_known = |after: &&PlacementState| !planned.renamed.values().any(|from| *from == after.record.key);
-    let of = |after: &PlacementState| stops(planned.before(baseline, &after.record.key)?, after);
-    planned.after.iter().filter(is_known).filter_map(of).collect()
+    let mut stopped = Vec::new();
+    for after in &planned.after {
+        let key = &after.record.key;
+        // What has another name in the head is told with that one.
+        if planned.renamed.values().any(|from| from == key) {
+            continue;
+        }
+        if let Some(before) = planned.before(baseline, key) {
+            stopped.extend(stops(before, after));
+        }
+    }
+    stopped
 }
 
 fn without_line(warning: InputError) -> InputError {
@@ -181,7 +193,8 @@ struct Differences<'a> {
 impl Differences<'_> {
     /// Returns what changes of the objects of each placement that changes, and on some clusters by overrides.
     fn of(mut self, baseline: &Baseline, planned: &Planned, plan: &Plan) -> (Vec<ObjectDiff>, Vec<OverrideEffect>) {
-        let (mut objects, mut overrides) = (Vec::new(), Vec::new());
+        let mut objects = Vec::new();
+        let mut overrides = Vec::new();
         let handed = Handed::of(baseline, plan);
         for placement in plan.placements.iter().filter(|placement| is_changed(placement)) {
             let key = placement.key();
@@ -209,10 +222,8 @@ impl Differences<'_> {
         if Arc::ptr_eq(&old, &new) {
             return Vec::new();
         }
-        let by_key = |payload: &Payload| -> BTreeMap<Arc<ObjectKey>, Desired> {
-            payload.desired.iter().map(|desired| (desired.key.clone(), desired.clone())).collect()
-        };
-        let (mut old, new) = (by_key(&old), by_key(&new));
+        let mut old = by_key(&old.desired);
+        let new = by_key(&new.desired);
         // What changes hands is deleted nowhere; it is compared with what its new placement makes of it.
         old.retain(|one, _| new.contains_key(one) || !plan.only_changes_hands(one));
         for one in new.keys().filter(|one| !old.contains_key(*one)).cloned().collect::<Vec<_>>() {
@@ -246,65 +257,65 @@ impl Differences<'_> {
         plan: &PlacementPlan,
         objects: &[ObjectDiff],
     ) -> Vec<OverrideEffect> {
-        let Some(last) = FinalState::of(after, fleet).filter(|_| !after.record.removed) else { return Vec::new() };
+        if after.record.removed {
+            return Vec::new();
+        }
+        let Some(last) = FinalState::of(after, fleet) else { return Vec::new() };
         let mut edited: BTreeSet<ObjectKey> = objects.iter().map(|object| object.id.key()).collect();
         // Also those that differ only for some clusters.
         edited.extend(plan.changes.iter().flat_map(|changes| &changes.resources.changed).map(|one| one.0.key()));
-        let is_moved = |cluster: &ClusterName| {
-            let changes = plan.changes.as_ref();
-            changes.is_some_and(|c| c.overridden.contains(cluster) || c.clusters.gained.contains(cluster))
-        };
+
         let first = before.and_then(|(state, fleet)| FinalState::of(state, fleet));
         let had: BTreeSet<&ClusterName> = before.into_iter().flat_map(|(state, _)| picked(state)).collect();
-        let held = |cluster: &ClusterName| {
-            let first = first.as_ref().filter(|_| had.contains(cluster))?;
-            Some((&first.payload.desired, first.objects(cluster, &first.picked(cluster)).ok()?))
-        };
+
         let common = &last.payload.desired;
         let mut groups: BTreeMap<Vec<Changed>, Group> = BTreeMap::new();
         for work in plan.works.iter().take(OVERRIDDEN_CLUSTERS_MAX) {
             let cluster = &work.cluster_name;
             let Ok(made) = last.objects(cluster, &last.picked(cluster)) else { continue };
-            let pairs = if let Some((before, held)) = held(cluster) {
-                own_changes((before, &held), (common, &made))
+            let held = match &first {
+                Some(first) if had.contains(cluster) => first.objects(cluster, &first.picked(cluster)).ok(),
+                _ => None,
+            };
+            let pairs = if let (Some(first), Some(held)) = (&first, &held) {
+                own_changes((&first.payload.desired, held), (common, &made))
             } else {
                 let pairs = pairs(common, &made);
-                let is_edited = |pair: &Pair| key_of(pair).is_some_and(|key| edited.contains(&**key));
-                if is_moved(cluster) || pairs.iter().any(is_edited) { pairs } else { Vec::new() }
+                let is_edited = pairs.iter().filter_map(key_of).any(|key| edited.contains(&**key));
+                if is_edited || is_moved(plan, cluster) { pairs } else { Vec::new() }
             };
-            if pairs.is_empty() {
-                continue;
+            if !pairs.is_empty() {
+                let same = pairs.iter().filter_map(changed).collect();
+                groups.entry(same).or_insert_with(|| (Vec::new(), pairs)).0.push(cluster.clone());
             }
-            let digest = |one: &Option<Desired>| one.as_ref().map(|one| one.digest.to_string()).unwrap_or_default();
-            let same = |pair: &Pair| Some((key_of(pair)?.clone(), [digest(&pair.0), digest(&pair.1)]));
-            let same = pairs.iter().filter_map(same).collect();
-            groups.entry(same).or_insert_with(|| (Vec::new(), pairs)).0.push(cluster.clone());
         }
-        let effect = |(clusters, pairs): Group| {
-            let mut text = Some(String::new());
-            for pair in &pairs {
-                let one = self.text(pair.0.as_ref(), pair.1.as_ref());
-                let id = pair.0.as_ref().or(pair.1.as_ref()).map(|one| one.id.to_string()).unwrap_or_default();
-                text = text.zip(one).map(|(text, one)| format!("{text} {id}\n{one}"));
-            }
-            OverrideEffect { placement: after.record.key.clone(), clusters, text }
-        };
-        groups.into_values().map(effect).collect()
+        groups.into_values().map(|group| self.effect(&after.record.key, group)).collect()
+    }
+
+    /// Prints what a group of clusters gets; without text if one of the differences is over the limit.
+    fn effect(&mut self, placement: &PlacementKey, (clusters, pairs): Group) -> OverrideEffect {
+        let mut text = Some(String::new());
+        for (old, new) in &pairs {
+            let one = self.text(old.as_ref(), new.as_ref());
+            let id = old.as_ref().or(new.as_ref()).map(|one| one.id.to_string()).unwrap_or_default();
+            text = text.zip(one).map(|(text, one)| format!("{text} {id}\n{one}"));
+        }
+        OverrideEffect { placement: placement.clone(), clusters, text }
     }
 
     /// Returns the diff of two objects, with secret values masked in both.
     fn text(&mut self, old: Option<&Desired>, new: Option<&Desired>) -> Option<String> {
-        let is_shown = |desired: &Desired| self.shown.as_ref().is_none_or(|shown| shown.contains(&*desired.key));
-        if !self.diffs || !old.into_iter().chain(new).all(is_shown) {
+        if !self.diffs {
+            return None;
+        }
+        if let Some(shown) = &self.shown
+            && old.into_iter().chain(new).any(|desired| !shown.contains(&*desired.key))
+        {
             return None;
         }
         self.left = self.left.checked_sub(1)?;
-        let shown = |desired: Option<&Desired>| match (desired, self.mask) {
-            (None, _) => String::new(),
-            (Some(desired), Some(key)) => yaml::to_string(&masked(&desired.object, key)),
-            (Some(desired), None) => yaml::to_string(&desired.object),
-        };
-        let (old, new) = (shown(old), shown(new));
+        let old = self.yaml(old);
+        let new = self.yaml(new);
         if old.len().max(new.len()) > DIFF_BYTES_MAX {
             return None;
         }
@@ -320,69 +331,39 @@ impl Differences<'_> {
         }
         Some(text)
     }
+
+    fn yaml(&self, desired: Option<&Desired>) -> String {
+        let Some(desired) = desired else { return String::new() };
+        match self.mask {
+            Some(key) => yaml::to_string(&masked(&desired.object, key)),
+            None => yaml::to_string(&desired.object),
+        }
+    }
 }
 
-/// An object, with its digests before and after.
-type Changed = (Arc<ObjectKey>, [String; 2]);
+/// Tells whether a cluster gets the placement, or other overrides of it than before.
+fn is_moved(plan: &PlacementPlan, cluster: &ClusterName) -> bool {
+    let Some(changes) = &plan.changes else { return false };
+    changes.overridden.contains(cluster) || changes.clusters.gained.contains(cluster)
+}
 
-/// An object as it was or as most clusters get it, and as some get it; `None` if they do not have it.
-type Pair = (Option<Desired>, Option<Desired>);
 /// Clusters with the same objects, and those objects.
 type Group = (Vec<ClusterName>, Vec<Pair>);
-
-fn key_of(pair: &Pair) -> Option<&Arc<ObjectKey>> {
-    pair.0.as_ref().or(pair.1.as_ref()).map(|one| &one.key)
-}
-
-/// Returns the objects that differ, in their order.
-fn pairs(old: &Arc<[Desired]>, new: &Arc<[Desired]>) -> Vec<Pair> {
-    if Arc::ptr_eq(old, new) {
-        return Vec::new();
-    }
-    let by_key = |all: &Arc<[Desired]>| -> BTreeMap<Arc<ObjectKey>, Desired> {
-        all.iter().map(|one| (Arc::clone(&one.key), one.clone())).collect()
-    };
-    let (mut before, mut after) = (by_key(old), by_key(new));
-    let keys = old.iter().chain(new.iter()).map(|one| &one.key);
-    let pairs = keys.map(|key| (before.remove(key), after.remove(key)));
-    pairs.filter(|(old, new)| !is_same(old.as_ref(), new.as_ref())).collect()
-}
-
-fn is_same(one: Option<&Desired>, other: Option<&Desired>) -> bool {
-    let content = |desired: Option<&Desired>| desired.map(|desired| (desired.id.clone(), desired.digest.clone()));
-    content(one) == content(other)
-}
-
-/// Returns what changes of a cluster's objects, except what changes so for clusters without overrides. Each side is what those hold, and
-/// what this one does.
-fn own_changes(
-    (plain, held): (&Arc<[Desired]>, &Arc<[Desired]>),
-    (common, made): (&Arc<[Desired]>, &Arc<[Desired]>),
-) -> Vec<Pair> {
-    if Arc::ptr_eq(plain, held) && Arc::ptr_eq(common, made) {
-        return Vec::new();
-    }
-    let of = |all: &Arc<[Desired]>, key: &ObjectKey| all.iter().find(|one| *one.key == *key).cloned();
-    let mut changes = pairs(held, made);
-    changes.retain(|pair| {
-        let Some(key) = key_of(pair) else { return false };
-        !is_same(pair.0.as_ref(), of(plain, key).as_ref()) || !is_same(pair.1.as_ref(), of(common, key).as_ref())
-    });
-    changes
-}
 
 /// Names the changed objects in the plan, if the objects themselves cannot be read.
 fn names(key: &PlacementKey, plan: &PlacementPlan) -> Vec<ObjectDiff> {
     let Some(changes) = &plan.changes else { return Vec::new() };
-    let all = |change: ObjectChange, resources: &[Resource]| {
-        let diff =
-            |resource: &Resource| ObjectDiff { placement: key.clone(), id: resource.0.clone(), change, text: None };
-        resources.iter().map(diff).collect::<Vec<_>>()
-    };
-    let resources = &changes.resources;
-    let mut names = all(ObjectChange::Added, &resources.added);
-    names.extend(all(ObjectChange::Changed, &resources.changed));
-    names.extend(all(ObjectChange::Deleted, &resources.removed));
+    let kinds = [
+        (ObjectChange::Added, &changes.resources.added),
+        (ObjectChange::Changed, &changes.resources.changed),
+        (ObjectChange::Deleted, &changes.resources.removed),
+    ];
+    let mut names = Vec::new();
+    for (change, resources) in kinds {
+        for Resource(id) in resources {
+            names.push(ObjectDiff { placement: key.clone(), id: id.clone(), change, text: None });
+        }
+    }
     names
 }
 
@@ -410,6 +391,7 @@ fn notes(baseline: &Baseline, head: &Tree, fleet: &FleetState, changed: &[&Place
     }
     for placement in changed {
         let key = placement.key();
+        // Bindings are under the name that it had.
         let before = placement.renamed_from.as_ref().unwrap_or(&key);
         let Some(state) = baseline.placements.get(before) else { continue };
         let newest = state.newest().map(|newest| newest.index);
@@ -438,21 +420,25 @@ fn timeline(base: &Arc<Tree>, candidate: &Candidate, changed: &[&PlacementPlan])
     }
     let keys = changed.iter().flat_map(|placement| placement.renamed_from.clone().into_iter().chain([placement.key()]));
     let keys: BTreeSet<PlacementKey> = keys.collect();
-    // Placements that do not change would only be rolled out with the base, which takes time.
-    let narrowed = |tree: &Arc<Tree>| {
-        let mut tree = Tree::clone(tree);
-        tree.placements.retain(|key, _| keys.contains(key));
-        Arc::new(tree)
-    };
-    let mut base = narrowed(base);
-    Arc::make_mut(&mut base).commit = Some(candidate.base.clone());
-    let simulated = simulate(&Scenario::undisturbed(Some(base), narrowed(&candidate.tree), keys.clone()));
+    let mut base = narrowed(base, &keys);
+    base.commit = Some(candidate.base.clone());
+    let head = narrowed(&candidate.tree, &keys);
+    let simulated = simulate(&Scenario::undisturbed(Some(Arc::new(base)), Arc::new(head), keys));
     let takes = simulated.placements.iter().filter_map(|placement| Some((placement.key(), placement.ended_at?.text())));
     let takes = takes.collect();
-    let chart = Some(gantt(&simulated)).filter(|_| shows_work(&simulated));
-    // A chart that no host draws is none.
-    let chart = chart.filter(|chart| chart.chars().count() <= CHART_CHARS_MAX);
+    let mut chart = None;
+    if shows_work(&simulated) {
+        // A chart that no host draws is none.
+        chart = Some(gantt(&simulated)).filter(|chart| chart.chars().count() <= CHART_CHARS_MAX);
+    }
     Timeline::Predicted { takes, approvals_after: APPROVED_AFTER.1.to_owned(), chart }
+}
+
+/// Returns a tree with these placements only: others would be rolled out with the base, which takes time and changes nothing.
+fn narrowed(tree: &Tree, keys: &BTreeSet<PlacementKey>) -> Tree {
+    let mut tree = tree.clone();
+    tree.placements.retain(|key, _| keys.contains(key));
+    tree
 }
 
 /// Returns a marker key derived from the content of the trees: equal trees give equal text, and a guess of one value can be

@@ -7,7 +7,7 @@ use decide::rollout::staged::stages;
 use decide::state::{FleetState, PlacementState};
 use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::api::placement::StrategyType;
-use model::api::staged::{Stage, StageTask, StageTaskType};
+use model::api::staged::{StageTask, StageTaskType};
 use model::plan::{GatePlan, RolloutPlan, StagePlan};
 
 /// Plans the rollout of a placement. External placements with a strategy or a run have stages.
@@ -53,21 +53,19 @@ fn staged(state: &PlacementState, fleet: &FleetState, strategy: Option<&str>) ->
         let kind = if key.namespace.is_some() { "StagedUpdateStrategy" } else { "ClusterStagedUpdateStrategy" };
         return Err(format!("the {kind} {name} is missing; add it to the source"));
     };
-    let labels = |cluster: &model::id::ClusterName| {
-        fleet.clusters.get(cluster.as_str()).map(|member| member.labels.clone()).unwrap_or_default()
-    };
-    let clusters: BTreeMap<_, _> = picked(state).map(|cluster| (cluster.clone(), labels(cluster))).collect();
+    let mut clusters = BTreeMap::new();
+    for cluster in picked(state) {
+        let member = fleet.clusters.get(cluster.as_str());
+        clusters.insert(cluster.clone(), member.map(|member| member.labels.clone()).unwrap_or_default());
+    }
     let planned = stages(&strategy.spec, strategy.in_no_stage, &clusters)
         .map_err(|error| format!("the stages of {name}: {error}"))?;
     let plan = planned.into_iter().map(|stage| {
         let written = strategy.spec.stages.iter().find(|written| written.name == stage.name);
-        let gates = |tasks: fn(&Stage) -> &Vec<StageTask>| {
-            let tasks = written.into_iter().flat_map(tasks);
-            tasks.map(|task| gate(task, strategy.approvers.as_ref())).collect()
-        };
+        let approvers = strategy.approvers.as_ref();
         StagePlan {
-            before: gates(|stage| &stage.before_stage_tasks),
-            after: gates(|stage| &stage.after_stage_tasks),
+            before: written.map(|written| gates(&written.before_stage_tasks, approvers)).unwrap_or_default(),
+            after: written.map(|written| gates(&written.after_stage_tasks, approvers)).unwrap_or_default(),
             checks: strategy.checks.get(&stage.name).cloned(),
             name: stage.name,
             clusters: stage.clusters,
@@ -77,7 +75,11 @@ fn staged(state: &PlacementState, fleet: &FleetState, strategy: Option<&str>) ->
     Ok(plan.collect())
 }
 
-fn gate(task: &StageTask, approvers: Option<&String>) -> GatePlan {
-    let asks = task.type_ == StageTaskType::Approval;
-    GatePlan { type_: task.type_, wait_time: task.wait_time.clone(), approvers: approvers.filter(|_| asks).cloned() }
+fn gates(tasks: &[StageTask], approvers: Option<&String>) -> Vec<GatePlan> {
+    let gates = tasks.iter().map(|task| GatePlan {
+        type_: task.type_,
+        wait_time: task.wait_time.clone(),
+        approvers: if task.type_ == StageTaskType::Approval { approvers.cloned() } else { None },
+    });
+    gates.collect()
 }

@@ -6,7 +6,7 @@ use decide::status::work::counted;
 use model::api::annotations::WHEN_SUPERSEDED;
 use model::encrypted::is_of_encrypted;
 use model::records::{Binding, ResourceSnapshot, SnapshotResource};
-use model::runs::{RunCause, RunRecord, StageRecord, TaskRecord};
+use model::runs::{RunCause, RunRecord};
 
 /// Describes that an active rollout of a placement gets another target; `None` if none is stopped.
 pub(super) fn stops(before: &PlacementState, after: &PlacementState) -> Option<String> {
@@ -58,15 +58,17 @@ pub(super) fn stops(before: &PlacementState, after: &PlacementState) -> Option<S
 
 /// Tells whether two snapshots differ in encrypted objects alone. A plan decrypts nothing, so it cannot say whether their values differ.
 fn is_only_encrypted_otherwise(one: &ResourceSnapshot, other: &ResourceSnapshot) -> bool {
-    let is_like = |(one, other): (&SnapshotResource, &SnapshotResource)| {
-        let encrypted = [one, other].iter().all(|resource| is_of_encrypted(resource.digest.as_str()));
-        one.id == other.id && (one.digest == other.digest || encrypted)
-    };
-    one.resources.len() == other.resources.len() && one.resources.iter().zip(&other.resources).all(is_like)
+    let mut pairs = one.resources.iter().zip(&other.resources);
+    one.resources.len() == other.resources.len() && pairs.all(|(one, other)| is_like(one, other))
+}
+
+fn is_like(one: &SnapshotResource, other: &SnapshotResource) -> bool {
+    let is_encrypted = is_of_encrypted(one.digest.as_str()) && is_of_encrypted(other.digest.as_str());
+    one.id == other.id && (one.digest == other.digest || is_encrypted)
 }
 
 /// Counts the approvals in a run.
 fn approved(run: &RunRecord) -> usize {
-    let tasks = |stage: &StageRecord| -> Vec<TaskRecord> { stage.before.iter().chain(&stage.after).cloned().collect() };
-    run.stages.iter().flat_map(tasks).filter(|task| task.done_at.is_some() && !task.approvals.is_empty()).count()
+    let tasks = run.stages.iter().flat_map(|stage| stage.before.iter().chain(&stage.after));
+    tasks.filter(|task| task.done_at.is_some() && !task.approvals.is_empty()).count()
 }

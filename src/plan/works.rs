@@ -70,6 +70,36 @@ impl<'a> FinalState<'a> {
     }
 }
 
+/// Makes the final objects of clusters; those that get the same share them.
+struct Targets<'a> {
+    last: FinalState<'a>,
+    /// What clusters get without overrides and variant.
+    common: Target,
+    /// What clusters get without overrides, by variant.
+    of_variants: BTreeMap<ClusterInputs, Target>,
+}
+
+impl<'a> Targets<'a> {
+    fn new(last: FinalState<'a>) -> Self {
+        Self { common: Target::new(&last.payload.desired), last, of_variants: BTreeMap::new() }
+    }
+
+    fn of(&mut self, cluster: &ClusterName) -> Target {
+        let overrides = self.last.picked(cluster);
+        let target = match self.last.objects(cluster, &overrides) {
+            Ok(objects) if Arc::ptr_eq(&objects, &self.last.payload.desired) => self.common.clone(),
+            Ok(objects) => match &overrides.variant {
+                Some(inputs) if !overrides.has_overrides() => {
+                    self.of_variants.entry(inputs.clone()).or_insert_with(|| Target::new(&objects)).clone()
+                }
+                _ => Target::new(&objects),
+            },
+            Err(error) => Target { error: Some(error), ..Target::default() },
+        };
+        Target { overrides, ..target }
+    }
+}
+
 /// A placement after its decision.
 pub(super) struct Projection<'a> {
     /// The placement.
@@ -87,59 +117,52 @@ impl<'a> Projection<'a> {
     /// runs leave as they are.
     pub(crate) fn new(state: &'a PlacementState, fleet: &'a FleetState) -> Self {
         let strategy = state.record.spec.strategy.apply_strategy.as_ref();
-        let last = FinalState::of(state, fleet);
-        let common = last.as_ref().map(|last| Target::new(&last.payload.desired)).unwrap_or_default();
-        // Clusters that get the same variant share what is made of it, too.
-        let mut of_variants: BTreeMap<ClusterInputs, Target> = BTreeMap::new();
-        let mut target = |cluster: &ClusterName| {
-            if state.record.ignored.contains(cluster) {
+        let mut targets = FinalState::of(state, fleet).map(Targets::new);
+        let mut clusters = BTreeMap::new();
+        for cluster in picked(state) {
+            let target = if state.record.ignored.contains(cluster) {
                 let held = state.works.get(cluster).map(|work| work.inventory.seen().iter().cloned().collect());
-                return Target { keys: Arc::new(held.unwrap_or_default()), ..Target::default() };
-            }
-            let Some(last) = &last else {
+                Target { keys: Arc::new(held.unwrap_or_default()), ..Target::default() }
+            } else if let Some(targets) = &mut targets {
+                targets.of(cluster)
+            } else {
                 let error = "the payload of its newest snapshot cannot be read; it keeps what it has".to_owned();
-                return Target { error: Some(error), ..Target::default() };
+                Target { error: Some(error), ..Target::default() }
             };
-            let overrides = last.picked(cluster);
-            let target = match last.objects(cluster, &overrides) {
-                Ok(objects) if Arc::ptr_eq(&objects, &last.payload.desired) => common.clone(),
-                Ok(objects) => match overrides.variant.clone().filter(|_| !overrides.has_overrides()) {
-                    Some(inputs) => of_variants.entry(inputs).or_insert_with(|| Target::new(&objects)).clone(),
-                    None => Target::new(&objects),
-                },
-                Err(error) => Target { error: Some(error), ..Target::default() },
-            };
-            Target { overrides, ..target }
-        };
+            clusters.insert(cluster.clone(), target);
+        }
         Self {
             state,
             fleet,
-            clusters: picked(state).map(|cluster| (cluster.clone(), target(cluster))).collect(),
+            clusters,
             reports_only: strategy.is_some_and(|s| s.type_ == ApplyStrategyType::ReportDiff),
         }
     }
 
     /// Returns the variants of the clusters that get the newest snapshot, by their values; none where it is not rendered for clusters.
     pub(crate) fn variants(&self) -> Vec<VariantPlan> {
-        let ignored = |cluster: &ClusterName| self.state.record.ignored.contains(cluster);
-        let targets = self.clusters.iter().filter(|(cluster, _)| !ignored(cluster));
-        let of = by_inputs(targets.map(|(cluster, target)| (cluster, &target.overrides)));
-        let plan = |(values, clusters): (&ClusterInputs, Vec<&ClusterName>)| VariantPlan {
-            values: values.clone(),
-            clusters: clusters.into_iter().cloned().collect(),
-        };
-        of.into_iter().map(plan).collect()
+        let overrides = self.moved().map(|(cluster, target)| (cluster, &target.overrides));
+        let mut variants = Vec::new();
+        for (values, clusters) in by_inputs(overrides) {
+            let clusters = clusters.into_iter().cloned().collect();
+            variants.push(VariantPlan { values: values.clone(), clusters });
+        }
+        variants
+    }
+
+    /// Returns the clusters that get the newest snapshot: all but those that the strategy leaves as they are.
+    fn moved(&self) -> impl Iterator<Item = (&ClusterName, &Target)> {
+        self.clusters.iter().filter(|(cluster, _)| !self.state.record.ignored.contains(*cluster))
     }
 
     /// Returns the clusters that keep the placement and get other overrides or another variant than before.
     pub(crate) fn overridden_otherwise(&self, before: &PlacementState, fleet: &FleetState) -> BTreeSet<ClusterName> {
         let Some(last) = FinalState::of(before, fleet) else { return BTreeSet::new() };
-        let had = picked(before).filter(|cluster| before.works.contains_key(*cluster));
-        let is_other = |cluster: &&ClusterName| {
-            !self.state.record.ignored.contains(*cluster)
-                && self.clusters.get(*cluster).is_some_and(|target| target.overrides != last.picked(cluster))
-        };
-        had.filter(is_other).cloned().collect()
+        let had: BTreeSet<&ClusterName> =
+            picked(before).filter(|cluster| before.works.contains_key(*cluster)).collect();
+        let kept = self.moved().filter(|(cluster, _)| had.contains(cluster));
+        let other = kept.filter(|(cluster, target)| target.overrides != last.picked(cluster));
+        other.map(|(cluster, _)| cluster.clone()).collect()
     }
 
     /// Tells whether a cluster keeps an object.
@@ -149,12 +172,12 @@ impl<'a> Projection<'a> {
 
     /// Returns the works of the clusters that get the newest snapshot; one that wants what an earlier placement has there says so.
     pub(crate) fn works(&self, projections: &Projections<'_>) -> Vec<WorkPlan> {
-        let work = |(cluster, target): (&ClusterName, &Target)| WorkPlan {
+        let works = self.moved().map(|(cluster, target)| WorkPlan {
             cluster_name: cluster.clone(),
             manifests: Arc::clone(&target.manifests),
             error: target.error.clone().or_else(|| projections.clash(self, cluster, target)),
-        };
-        self.clusters.iter().filter(|(cluster, _)| !self.state.record.ignored.contains(*cluster)).map(work).collect()
+        });
+        works.collect()
     }
 }
 
@@ -213,20 +236,22 @@ impl<'a> Projections<'a> {
         key: &ObjectKey,
     ) -> Option<&Projection<'a>> {
         // An object that one placement drops and another takes over is no shared one, so all are asked.
-        let places = |projection: &&Projection<'_>| {
+        self.all.iter().find(|projection| {
             !projection.reports_only
                 && projection.state.record.key != of.state.record.key
                 && projection.clusters.get(cluster).is_some_and(|target| target.keys.contains(key))
-        };
-        self.all.iter().find(places)
+        })
     }
 
     /// Tells whether a key is a Namespace or a definition in which another placement will have objects on a cluster: then it is not deleted.
     pub(crate) fn is_inhabited(&self, of: &Projection<'_>, cluster: &ClusterName, key: &ObjectKey) -> bool {
-        let is_in_it = |other: &ObjectKey| other.is_inside(key);
+        if !key.is_container() {
+            return false;
+        }
         let others = self.all.iter().filter(|other| other.state.record.key != of.state.record.key);
-        let mut writing = others.filter(|other| key.is_container() && !other.reports_only);
-        writing.any(|other| other.clusters.get(cluster).is_some_and(|target| target.keys.iter().any(is_in_it)))
+        let writing = others.filter(|other| !other.reports_only);
+        let mut targets = writing.filter_map(|other| other.clusters.get(cluster));
+        targets.any(|target| target.keys.iter().any(|other| other.is_inside(key)))
     }
 
     /// Says what another placement has on a cluster.
@@ -234,18 +259,16 @@ impl<'a> Projections<'a> {
         if self.shared.is_empty() || projection.reports_only {
             return None;
         }
-        let holder = |key: &ObjectKey, positions: &[usize]| {
+        let mut clashes = Vec::new();
+        for (key, positions) in self.shared.iter().filter(|(key, _)| target.keys.contains(*key)) {
             let all = positions.iter().map(|&position| &self.all[position]);
-            let holding = all.filter(|o| o.clusters.get(cluster).is_some_and(|t| t.keys.contains(key)));
-            let first = holding.map(|o| o.rank(cluster, key)).min();
-            first.filter(|first| *first < projection.rank(cluster, key)).map(|(_, _, holder)| holder)
-        };
-        let clashes: Vec<_> = self
-            .shared
-            .iter()
-            .filter(|(key, _)| target.keys.contains(*key))
-            .filter_map(|(key, positions)| Some((key, holder(key, positions)?)))
-            .collect();
+            let holding = all.filter(|other| other.clusters.get(cluster).is_some_and(|t| t.keys.contains(key)));
+            let Some(first) = holding.map(|other| other.rank(cluster, key)).min() else { continue };
+            // Members leave the object to the lowest rank, whichever order comes first.
+            if first < projection.rank(cluster, key) {
+                clashes.push((key, first.2));
+            }
+        }
         let (key, holder) = clashes.first()?;
         let more = match clashes.len() - 1 {
             0 => String::new(),

@@ -30,7 +30,7 @@ fn make_conventional(value: &mut Value) {
                 fields.remove("observedGeneration");
             }
             for (name, field) in fields.iter_mut() {
-                let time = field.as_str().filter(|_| TIME_FIELDS.contains(&name.as_str()));
+                let time = if TIME_FIELDS.contains(&name.as_str()) { field.as_str() } else { None };
                 match time.and_then(|text| text.parse::<Timestamp>().ok()) {
                     // Written whole: the fraction is cut off, so that no time is later than it was.
                     Some(time) => *field = Timestamp::from_second(time.as_second()).unwrap_or(time).to_string().into(),

@@ -74,7 +74,7 @@ pub fn cluster_lines(cluster: &ClusterRecord, object: &Value, now: Timestamp) ->
     let meaning = CLUSTER_STATES.iter().find(|(known, _)| *known == state).map(|(_, meaning)| *meaning);
     let style = if cluster.online { Style::Ok } else { Style::Progressing };
     let since = format!("{:.0} ({} ago)", cluster.since, age(cluster.since, now));
-    let reason = cluster.message.clone().filter(|_| !cluster.online);
+    let reason = if cluster.online { None } else { cluster.message.clone() };
     let facts = [
         ("State", style, Some(state.to_owned())),
         ("Since", Style::Plain, Some(since)),
@@ -159,11 +159,13 @@ fn label(key: &str) -> String {
         }
         before = c;
     }
-    let known = |word: String| {
+    for word in &mut words {
         let upper = word.to_uppercase();
-        if ACRONYMS.contains(&upper.as_str()) { upper } else { word }
-    };
-    words.into_iter().map(known).collect::<Vec<_>>().join(" ")
+        if ACRONYMS.contains(&upper.as_str()) {
+            *word = upper;
+        }
+    }
+    words.join(" ")
 }
 
 /// Returns journal entries as the table of events that kubectl shows, the newest [`EVENTS_SHOWN_MAX`], oldest first.

@@ -56,7 +56,8 @@ fn facts(view: &PlacementView, subject: &dyn Fn(&CommitId) -> Option<String>) ->
     let record = view.record;
     let snapshot = view.snapshot.map(|snapshot| {
         let subject = subject(&snapshot.commit).map(|subject| format!(", {subject:?}")).unwrap_or_default();
-        let (commit, age) = (snapshot.commit.short(), age(snapshot.created_at, view.now));
+        let commit = snapshot.commit.short();
+        let age = age(snapshot.created_at, view.now);
         format!("{} of commit {commit}{subject}, {age} ago, {}", snapshot.index, objects(snapshot.resources.len()))
     });
     let file = record.origin.as_ref().map(|origin| format!("{}:{}", origin.path, origin.line));
@@ -89,8 +90,8 @@ fn strategy(view: &PlacementView) -> String {
     if !view.is_external() {
         return "rolling update".to_owned();
     }
-    let written = || active_run(view.runs).map(|run| run.strategy.clone());
-    match view.record.annotations.get(STAGED_UPDATE_STRATEGY).cloned().or_else(written) {
+    let named = view.record.annotations.get(STAGED_UPDATE_STRATEGY);
+    match named.or_else(|| active_run(view.runs).map(|run| &run.strategy)) {
         Some(name) => format!("staged update by {name}"),
         None => "staged update runs in git".to_owned(),
     }

@@ -74,8 +74,10 @@ impl<'a> PlacementDetail<'a> {
         object["status"] = json!({"conditions": placement_conditions(&view)});
         let object = conventional(object);
         let (unhealthy, unhealthy_unlisted) = unhealthy(&view, LISTED_MAX);
-        let run = active_run(&placed.records.runs);
-        let stages = |run: &'a RunRecord| run.stages.iter().chain(&run.deletion).map(|stage| stage_detail(run, stage));
+        let stages = match active_run(&placed.records.runs) {
+            Some(run) => run.stages.iter().chain(&run.deletion).map(|stage| stage_detail(run, stage)).collect(),
+            None => Vec::new(),
+        };
         Self {
             object,
             rollout: placed.shown(fleet, now).row.clone(),
@@ -83,7 +85,7 @@ impl<'a> PlacementDetail<'a> {
             warnings: &record.warnings,
             paused: record.paused.as_ref(),
             held: record.held.as_ref(),
-            stages: run.into_iter().flat_map(stages).collect(),
+            stages,
             clusters: cluster_tally(&view),
             unhealthy,
             unhealthy_unlisted,

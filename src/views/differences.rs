@@ -23,19 +23,18 @@ pub fn changes(old: &ObjectTexts, new: &ObjectTexts) -> Vec<Line> {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let mut lines = Vec::new();
     for name in names {
-        let (before, after) = (old.get(name), new.get(name));
+        let before = old.get(name);
+        let after = new.get(name);
         if before == after {
             continue;
         }
-        let text = |side: Option<&String>| side.cloned().unwrap_or_default();
         let what = match (before, after) {
             (None, _) => "+ ",
             (_, None) => "- ",
             _ => "~ ",
         };
         lines.push(Line::default().with(Style::Strong, format!("{what}{name}")));
-        let (before, after) = (text(before), text(after));
-        let difference = TextDiff::from_lines(&before, &after);
+        let difference = TextDiff::from_lines(before.map_or("", String::as_str), after.map_or("", String::as_str));
         let hunks = difference.unified_diff().context_radius(CONTEXT_LINES).to_string();
         lines.extend(hunks.lines().map(|line| Line::default().with(style(line), format!("  {line}"))));
     }
@@ -64,8 +63,8 @@ pub fn live_differences(manifests: &[ManifestStatus]) -> Vec<Line> {
             lines.push(Line::default().with(Style::Bad, format!("  {}", manifest.message)));
         }
         for difference in &manifest.differences {
-            let value = |side: &Option<String>| side.clone().unwrap_or_else(|| "nothing".to_owned());
-            let (git, cluster) = (value(&difference.value_in_hub), value(&difference.value_in_member));
+            let git = difference.value_in_hub.as_deref().unwrap_or("nothing");
+            let cluster = difference.value_in_member.as_deref().unwrap_or("nothing");
             lines.push(Line::default().with(Style::Plain, format!("  {}:", difference.path)));
             lines.push(Line::default().with(Style::Bad, format!("    - on the cluster: {cluster}")));
             lines.push(Line::default().with(Style::Ok, format!("    + in git: {git}")));
@@ -89,10 +88,9 @@ pub struct ClusterDifference {
 pub fn report(found: &[ClusterDifference]) -> Vec<Line> {
     let mut groups: Vec<(&ClusterDifference, Vec<&ClusterName>)> = Vec::new();
     for difference in found.iter().filter(|difference| !difference.lines.is_empty()) {
-        let is_same = |known: &&mut (&ClusterDifference, Vec<&ClusterName>)| {
-            known.0.lines == difference.lines && known.0.heading == difference.heading
-        };
-        match groups.iter_mut().find(is_same) {
+        let same =
+            groups.iter_mut().find(|(known, _)| known.lines == difference.lines && known.heading == difference.heading);
+        match same {
             Some((_, clusters)) => clusters.push(&difference.cluster),
             None => groups.push((difference, vec![&difference.cluster])),
         }

@@ -41,13 +41,15 @@ pub fn table(explanation: &Explanation, wide: bool) -> Table {
             number(cluster.total()),
         ];
         row.extend(moved.then(|| number(cluster.decided_score.or(cluster.total()))));
-        let score = |name: &&str| cluster.scores.iter().find(|term| term.name == **name);
-        row.extend(terms.iter().map(|name| score(name).map(|term| term.score.to_string()).unwrap_or_default()));
+        row.extend(terms.iter().map(|name| {
+            let term = cluster.scores.iter().find(|term| term.name == **name);
+            number(term.map(|term| term.score))
+        }));
         // The column PICKED shows the rest.
         let prefix = if cluster.picked { "picked: " } else { "not picked: " };
         let reason = cluster.reason.strip_prefix(prefix).unwrap_or(&cluster.reason);
         let since = cluster.picked_at.map(|at| format!("kept since {at:.0}"));
-        let tie_break = cluster.tie_break.clone().filter(|_| wide);
+        let tie_break = if wide { cluster.tie_break.clone() } else { None };
         let all: Vec<String> = std::iter::once(reason.to_owned()).chain(since).chain(tie_break).collect();
         row.push(all.join("; "));
         row

@@ -118,9 +118,11 @@ impl Placed {
         let picked = self.picked.get_or_init(|| {
             // No time is part of it: another fleet has another `Placed` where records differ.
             let view = self.records.view(&fleet.clusters, Timestamp::UNIX_EPOCH);
-            let has = |binding: Option<&_>| binding.is_some_and(|binding| view.is_up_to_date(binding));
-            let picked = view.picked().into_iter();
-            let mut picked: Vec<_> = picked.map(|(of, binding)| (of.cluster_name.clone(), has(binding))).collect();
+            let mut picked = Vec::new();
+            for (decision, binding) in view.picked() {
+                let is_up_to_date = binding.is_some_and(|binding| view.is_up_to_date(binding));
+                picked.push((decision.cluster_name.clone(), is_up_to_date));
+            }
             picked.sort();
             picked.into()
         });
@@ -131,8 +133,9 @@ impl Placed {
     /// Returns its progress towards each recent commit, newest first: what people are told on the git host.
     pub fn progress(&self, fleet: &FleetView, now: Timestamp) -> Arc<[Progress]> {
         let shown = self.shown(fleet, now);
-        let work_out = || progress(&self.records.view(&fleet.clusters, now), fleet.rules).into();
-        Arc::clone(shown.progress.get_or_init(work_out))
+        let told =
+            shown.progress.get_or_init(|| progress(&self.records.view(&fleet.clusters, now), fleet.rules).into());
+        Arc::clone(told)
     }
 }
 
@@ -219,7 +222,8 @@ impl FleetView {
         if clusters.is_empty() {
             return moved;
         }
-        let (known, versions) = (Arc::make_mut(&mut self.clusters), Arc::make_mut(&mut self.cluster_versions));
+        let known = Arc::make_mut(&mut self.clusters);
+        let versions = Arc::make_mut(&mut self.cluster_versions);
         for cluster in clusters {
             let name = cluster.name.clone();
             versions.insert(name.clone(), self.version);

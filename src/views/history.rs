@@ -39,20 +39,21 @@ pub fn history(view: &PlacementView, subject: &dyn Fn(&CommitId) -> Option<Strin
     // What the rules say of approvals that are still to come is of no interest here.
     let ways = progress(view, ApprovalRules::default());
     let past = view.history.values().rev().map(|snapshot| {
-        let has_it = |index: Option<u64>| index == Some(snapshot.index);
-        let clusters = view.bindings().filter(|binding| has_it(binding.snapshot) && !binding.deleting).count();
-        let way = ways.iter().find(|way| has_it(way.snapshot));
-        let state = || snapshot_state(snapshot, Some(view.record), view.newest(), clusters).to_owned();
-        let runs = || view.runs.values().filter(|run| has_it(run.snapshot()));
+        let index = Some(snapshot.index);
+        let clusters = view.bindings().filter(|binding| binding.snapshot == index && !binding.deleting).count();
+        let runs: Vec<&RunRecord> = view.runs.values().filter(|run| run.snapshot() == index).collect();
         PastSnapshot {
             index: snapshot.index,
             commit: snapshot.commit.clone(),
             subject: subject(&snapshot.commit),
             created_at: snapshot.created_at,
             clusters,
-            result: way.map_or_else(state, |way| state_text(&way.state)),
-            approved_by: runs().flat_map(approvals).collect(),
-            runs: runs().map(|run| run.name.clone()).collect(),
+            result: match ways.iter().find(|way| way.snapshot == index) {
+                Some(way) => state_text(&way.state),
+                None => snapshot_state(snapshot, Some(view.record), view.newest(), clusters).to_owned(),
+            },
+            approved_by: runs.iter().flat_map(|run| approvals(run)).collect(),
+            runs: runs.iter().map(|run| run.name.clone()).collect(),
         }
     });
     past.collect()
@@ -69,7 +70,7 @@ fn approvals(run: &RunRecord) -> Vec<String> {
 
 /// Returns the table of a history.
 pub fn history_table(past: &[PastSnapshot], now: Timestamp) -> Table {
-    let row = |snapshot: &PastSnapshot| {
+    let rows = past.iter().map(|snapshot| {
         vec![
             snapshot.index.to_string(),
             snapshot.commit.short().to_owned(),
@@ -79,7 +80,7 @@ pub fn history_table(past: &[PastSnapshot], now: Timestamp) -> Table {
             snapshot.approved_by.join(", "),
             snapshot.subject.clone().unwrap_or_default(),
         ]
-    };
+    });
     let headers = ["SNAPSHOT", "COMMIT", "AGE", "CLUSTERS", "RESULT", "APPROVED-BY", "SUBJECT"];
-    Table { headers: headers.map(str::to_owned).to_vec(), rows: past.iter().map(row).collect() }
+    Table { headers: headers.map(str::to_owned).to_vec(), rows: rows.collect() }
 }

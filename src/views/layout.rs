@@ -78,7 +78,8 @@ pub fn wrapped(line: &Line, width: usize) -> Vec<Line> {
     });
     let begin: Vec<Styled> = guides.chain(CONTINUED.chars().map(|c| (c, Style::Plain))).collect();
     let room = if is_command { width.saturating_sub(JOINED.len()) } else { width };
-    let (mut lines, mut from) = (Vec::new(), prefix + 1);
+    let mut lines = Vec::new();
+    let mut from = prefix + 1;
     while width_of(&rest) > width {
         let Some(at) = break_at(&rest, from, room) else { break };
         let mut first: Vec<Styled> = rest[..at].to_vec();
@@ -88,7 +89,8 @@ pub fn wrapped(line: &Line, width: usize) -> Vec<Line> {
         lines.push(line_of(&first));
         let next = rest[at..].iter().skip_while(|(c, _)| *c == ' ').copied();
         let next: Vec<Styled> = begin.iter().copied().chain(next).collect();
-        (rest, from) = (next, begin.len() + 1);
+        rest = next;
+        from = begin.len() + 1;
     }
     lines.push(line_of(&rest));
     lines
@@ -101,8 +103,8 @@ pub fn cut(line: &Line, width: usize) -> Line {
     }
     let text = styled(line);
     let room = width.saturating_sub(CUT.width());
-    let fits = |at: &usize| text[*at].0 == ' ' && text[at - 1].0 != ' ' && width_of(&text[..*at]) <= room;
-    let at = (indent(&text) + 1..text.len()).rev().find(fits);
+    let mut ends = (indent(&text) + 1..text.len()).rev().filter(|at| text[*at].0 == ' ' && text[at - 1].0 != ' ');
+    let at = ends.find(|at| width_of(&text[..*at]) <= room);
     // One word that is wider than everything is cut where the line ends.
     let at = at.unwrap_or_else(|| (0..text.len()).rev().find(|at| width_of(&text[..*at]) <= room).unwrap_or(0));
     line_of(&text[..at]).with(Style::Muted, CUT)

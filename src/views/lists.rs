@@ -144,18 +144,21 @@ pub fn placements(fleet: &FleetView, filter: &ListFilter, order: Order, part: &L
             && filter.cluster.as_ref().is_none_or(|cluster| placed.records.concerns(|name| name == cluster))
             && filter.state.is_none_or(|state| placed.shown(fleet, now).row.state.kind() == state)
     });
-    let place = |key: &PlacementKey, placed: &Placed| match order {
-        Order::Name => placement_place(key),
-        Order::State => {
-            let state = placed.shown(fleet, now).row.state.clone();
-            format!("{}/{}", u8::MAX - state.rank(), placement_place(key))
-        }
-        Order::Age => {
-            let age = i64::MAX - placed.records.record.created_at.as_second();
-            format!("{age:019}/{}", placement_place(key))
-        }
-    };
-    let mut places: Vec<_> = meant.map(|(key, placed)| (place(key, placed), placed)).collect();
+    let mut places = Vec::new();
+    for (key, placed) in meant {
+        let place = match order {
+            Order::Name => placement_place(key),
+            Order::State => {
+                let state = placed.shown(fleet, now).row.state.clone();
+                format!("{}/{}", u8::MAX - state.rank(), placement_place(key))
+            }
+            Order::Age => {
+                let age = i64::MAX - placed.records.record.created_at.as_second();
+                format!("{age:019}/{}", placement_place(key))
+            }
+        };
+        places.push((place, placed));
+    }
     places.sort_by(|a, b| a.0.cmp(&b.0));
     page(part, places.into_iter(), |placed| placed.shown(fleet, now).line.clone())
 }
@@ -181,7 +184,8 @@ pub fn clusters(fleet: &FleetView, filter: &ListFilter, part: &ListPart, now: Ti
         let mut line = cluster_line(cluster, now);
         // Of the clusters of this page only.
         let (placements, behind) = cluster_counts(fleet, &cluster.name);
-        (line["cluster"]["placements"], line["cluster"]["behind"]) = (placements.into(), behind.into());
+        line["cluster"]["placements"] = placements.into();
+        line["cluster"]["behind"] = behind.into();
         line
     })
 }
@@ -234,19 +238,19 @@ fn pairs<'a>(
     filter: &'a ListFilter,
     part: &'a ListPart,
 ) -> impl Iterator<Item = (String, &'a Placed, &'a Binding)> {
-    let is_meant = |key: &PlacementKey| filter.placement.as_ref().is_none_or(|wanted| wanted == key);
-    let of_placement = move |(key, placed): (&'a PlacementKey, &'a std::sync::Arc<Placed>)| {
+    // Placements before the one that the last page ended in are left out.
+    let from = part.after.as_deref().and_then(|after| after.rsplit_once(',')).map(|(placement, _)| placement);
+    let placements = fleet.placements.iter().filter(move |(key, _)| {
+        filter.placement.as_ref().is_none_or(|wanted| wanted == *key)
+            && from.is_none_or(|from| pair_place(key).as_str() >= from)
+    });
+    placements.flat_map(move |(key, placed)| {
         let place = pair_place(key);
         let bindings = placed.records.bindings.iter().map(AsRef::as_ref);
         let bindings = bindings
             .filter(|binding: &&Binding| filter.cluster.as_ref().is_none_or(|wanted| *wanted == binding.cluster));
         bindings.map(move |binding| (format!("{place},{}", binding.name), placed.as_ref(), binding))
-    };
-    // Placements before the one that the last page ended in are left out.
-    let from = part.after.as_deref().and_then(|after| after.rsplit_once(',')).map(|(placement, _)| placement);
-    let is_ahead = move |key: &PlacementKey| from.is_none_or(|from| pair_place(key).as_str() >= from);
-    let placements = fleet.placements.iter().filter(move |(key, _)| is_meant(key) && is_ahead(key));
-    placements.flat_map(of_placement)
+    })
 }
 
 #[cfg(test)]

@@ -124,38 +124,49 @@ fn kind(entry: &JournalEntry) -> Option<NotificationKind> {
 }
 
 fn data(kind: NotificationKind, entry: &JournalEntry, source: &str) -> NotificationData {
-    let text = |name: &str| entry.facts.get(name).and_then(Value::as_str).map(|text| one_line(text).into_owned());
-    let number = |name: &str| entry.facts.get(name).and_then(Value::as_u64);
     let is_deletion = entry.event == JournalKind::DeletionsHeld;
-    let run = text("run").map(|run| entry.placement.as_ref().map_or(run.clone(), |key| command_name(key, &run)));
+    let run = text(entry, "run").map(|run| entry.placement.as_ref().map_or(run.clone(), |key| command_name(key, &run)));
     let data = NotificationData {
         message: String::new(),
         source: one_line(source).into_owned(),
         placement: entry.placement.as_ref().map(ToString::to_string),
         run,
-        stage: if is_deletion { Some(DELETION_GATE.to_owned()) } else { text("stage") },
-        snapshot: number("from").or_else(|| number("snapshot")),
-        to: number("to"),
-        commit: text("commit"),
-        digest: text("digest"),
-        errors: number("errors"),
+        stage: if is_deletion { Some(DELETION_GATE.to_owned()) } else { text(entry, "stage") },
+        snapshot: number(entry, "from").or_else(|| number(entry, "snapshot")),
+        to: number(entry, "to"),
+        commit: text(entry, "commit"),
+        digest: text(entry, "digest"),
+        errors: number(entry, "errors"),
         command: None,
     };
-    let why = text("why").or_else(|| text("message")).unwrap_or_default();
+    let why = text(entry, "why").or_else(|| text(entry, "message")).unwrap_or_default();
     let message = sentence(kind, &data, &why).chars().take(MESSAGE_CHARS_MAX).collect();
     NotificationData { message, command: command(kind, &data, entry.placement.as_ref()), ..data }
+}
+
+/// Returns a fact as one line of text.
+fn text(entry: &JournalEntry, name: &str) -> Option<String> {
+    let text = entry.facts.get(name)?.as_str()?;
+    Some(one_line(text).into_owned())
+}
+
+fn number(entry: &JournalEntry, name: &str) -> Option<u64> {
+    entry.facts.get(name)?.as_u64()
 }
 
 /// Says in one sentence what happened, and what of.
 fn sentence(kind: NotificationKind, data: &NotificationData, why: &str) -> String {
     let name = data.placement.as_deref().unwrap_or_default();
     let commit: String = data.commit.iter().flat_map(|commit| commit.chars().take(COMMIT_SHOWN)).collect();
-    let (run, stage) = (data.run.as_deref().unwrap_or_default(), data.stage.as_deref().unwrap_or_default());
-    let of_snapshot = |index: u64| {
-        if commit.is_empty() { format!("snapshot {index}") } else { format!("snapshot {index} (commit {commit})") }
+    let run = data.run.as_deref().unwrap_or_default();
+    let stage = data.stage.as_deref().unwrap_or_default();
+    let snapshot = match data.snapshot {
+        Some(index) if commit.is_empty() => format!("snapshot {index}"),
+        Some(index) => format!("snapshot {index} (commit {commit})"),
+        None => "its snapshot".to_owned(),
     };
-    let snapshot = data.snapshot.map_or_else(|| "its snapshot".to_owned(), of_snapshot);
     match kind {
+        // Deletions are of no run and no stage.
         NotificationKind::GateWaiting if stage == DELETION_GATE => {
             format!("{name} waits for an approval of deletions: {why}")
         }
@@ -187,7 +198,7 @@ fn command(kind: NotificationKind, data: &NotificationData, placement: Option<&P
         NotificationKind::GateWaiting => {
             let stage = data.stage.as_deref()?;
             // That of deletions may change while they wait.
-            let digest = data.digest.as_deref().filter(|_| stage != DELETION_GATE);
+            let digest = if stage == DELETION_GATE { None } else { data.digest.as_deref() };
             let digest = digest.map(|digest| format!(" --digest {}", Digest::from(digest).short()));
             Some(format!("gitfleet approve {} {stage}{}", placement?, digest.unwrap_or_default()))
         }
@@ -215,19 +226,23 @@ pub fn body(template: NotificationTemplate, event: &CloudEvent) -> NotificationB
     NotificationBody { content_type, text }
 }
 
-/// Source: Slack, "Formatting text for app surfaces": these three characters begin mentions and links.
 fn slack(data: &NotificationData) -> Value {
-    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let command = data.command.iter().map(|command| format!("\n`{}`", escape(command)));
-    let text: String = [escape(&data.message)].into_iter().chain(command).collect();
+    let mut text = slack_text(&data.message);
+    if let Some(command) = &data.command {
+        write!(text, "\n`{}`", slack_text(command)).expect("writing to a String cannot fail");
+    }
     json!({ "text": text })
 }
 
-/// Source: Adaptive Cards 1.2. A `RichTextBlock` shows text as it is; a `TextBlock` would make links of it.
+/// Source: Slack, "Formatting text for app surfaces": these three characters begin mentions and links.
+fn slack_text(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// Source: Adaptive Cards 1.2.
 fn teams(data: &NotificationData) -> Value {
-    let block = |text: &str, font: &str| json!({"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text, "fontType": font}]});
-    let command = data.command.iter().map(|command| block(command, "Monospace"));
-    let blocks: Vec<Value> = [block(&data.message, "Default")].into_iter().chain(command).collect();
+    let mut blocks = vec![teams_block(&data.message, "Default")];
+    blocks.extend(data.command.iter().map(|command| teams_block(command, "Monospace")));
     json!({"type": "message", "attachments": [{
         "contentType": "application/vnd.microsoft.card.adaptive",
         "content": {
@@ -235,6 +250,11 @@ fn teams(data: &NotificationData) -> Value {
             "type": "AdaptiveCard", "version": "1.2", "body": blocks,
         },
     }]})
+}
+
+/// A `RichTextBlock` shows text as it is; a `TextBlock` would make links of it.
+fn teams_block(text: &str, font: &str) -> Value {
+    json!({"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text, "fontType": font}]})
 }
 
 #[cfg(test)]

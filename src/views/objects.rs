@@ -16,11 +16,11 @@ use model::api::table::PLACEMENT_GROUP;
 use model::conditions::{ConditionType, Reason};
 use model::facts::{NODE_COUNT, RESOURCE_PREFIX, resource_usage};
 use model::id::{ClusterName, Digest, ObjectId, PlacementKey};
-use model::overrides::{OverrideRef, OverrideSnapshot, PickedOverrides};
+use model::overrides::{OverrideSnapshot, PickedOverrides};
 use model::pushed::TimedValues;
 use model::records::{
-    ApplyOutcome, Binding, BindingState, ClusterRecord, EvictionRecord, PlacementRecord, PolicySnapshot,
-    ResourceSnapshot, SnapshotResource, WorkStatus, snapshot_name,
+    ApplyOutcome, Binding, BindingState, ClusterRecord, PlacementRecord, PolicySnapshot, ResourceSnapshot,
+    SnapshotResource, WorkStatus, snapshot_name,
 };
 
 /// Group and version of the placement kinds that are shown.
@@ -130,7 +130,7 @@ fn hash_bytes(hash: &Digest) -> k8s_openapi::ByteString {
 
 /// Returns the evaluated evictions of a placement, with their conditions.
 pub fn eviction_objects(record: &PlacementRecord) -> Vec<Value> {
-    let object = |(name, eviction): (&String, &EvictionRecord)| {
+    let objects = record.evictions.iter().map(|(name, eviction)| {
         json!({
             "apiVersion": PLACEMENT_API_VERSION,
             "kind": "ClusterResourcePlacementEviction",
@@ -138,8 +138,8 @@ pub fn eviction_objects(record: &PlacementRecord) -> Vec<Value> {
             "spec": {"placementName": record.key.name, "clusterName": eviction.cluster},
             "status": {"conditions": eviction.conditions},
         })
-    };
-    record.evictions.iter().map(object).collect()
+    });
+    objects.collect()
 }
 
 /// Returns the policy snapshot with its decisions.
@@ -219,10 +219,13 @@ pub fn binding_object(binding: &Binding, work: Option<&WorkStatus>) -> Value {
 /// Returns the names of the override snapshots for a cluster's objects, as in bindings and runs: those of ResourceOverrides and
 /// those of ClusterResourceOverrides; null if there are none.
 pub(super) fn override_lists(picked: &PickedOverrides) -> (Value, Value) {
-    let named = |id: &OverrideRef| json!({"name": id.name(), "namespace": id.key.namespace});
-    let list = |ids: Vec<Value>| if ids.is_empty() { Value::Null } else { ids.into() };
-    let namespaced = picked.namespaced.iter().map(named).collect();
-    (list(namespaced), list(picked.cluster.iter().map(|id| id.name().into()).collect()))
+    let namespaced = picked.namespaced.iter().map(|id| json!({"name": id.name(), "namespace": id.key.namespace}));
+    let cluster_wide = picked.cluster.iter().map(|id| id.name().into());
+    (list_or_null(namespaced.collect()), list_or_null(cluster_wide.collect()))
+}
+
+fn list_or_null(items: Vec<Value>) -> Value {
+    if items.is_empty() { Value::Null } else { items.into() }
 }
 
 /// Returns the Work of a binding without its objects.
@@ -334,9 +337,13 @@ fn pushed_scores(cluster: &ClusterRecord) -> Vec<Value> {
 
 /// Returns the properties that machines pushed, as long as they hold.
 fn pushed_properties(cluster: &ClusterRecord, now: Timestamp) -> Vec<Value> {
-    let held = cluster.pushed.properties.iter().filter(|(_, said)| said.holds(now));
-    let named = |(name, value): (&String, &String)| json!({"name": name, "value": value});
-    held.flat_map(|(by, said)| said.values.iter().map(move |property| said_by(named(property), by, said))).collect()
+    let mut properties = Vec::new();
+    for (by, said) in cluster.pushed.properties.iter().filter(|(_, said)| said.holds(now)) {
+        for (name, value) in &said.values {
+            properties.push(said_by(json!({"name": name, "value": value}), by, said));
+        }
+    }
+    properties
 }
 
 /// Adds who pushed something, and until when it holds.
@@ -460,8 +467,11 @@ fn without_nulls(value: Value) -> Value {
 }
 
 fn without_empty(value: Value) -> Value {
-    let empty = |v: &Value| v.as_array().is_some_and(Vec::is_empty) || v.as_object().is_some_and(Map::is_empty);
-    Value::Object(object_of(value).into_iter().filter(|(_, v)| !empty(v)).collect())
+    Value::Object(object_of(value).into_iter().filter(|(_, v)| !is_empty(v)).collect())
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty)
 }
 
 #[cfg(test)]

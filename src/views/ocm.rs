@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use decide::status::decision_pages::page_name;
 use model::api::ocm::{GROUP_INDEX_LABEL, GROUP_NAME_LABEL, PLACEMENT_LABEL};
-use model::id::ClusterName;
 use model::ocm::OcmPlacementRecord;
 
 /// Group and version of what is shown.
@@ -52,10 +51,11 @@ pub fn placement_object(record: &OcmPlacementRecord) -> Value {
 
 /// Returns the PlacementDecisions: pages of at most 100 clusters per group, numbered across all groups.
 pub fn decision_objects(record: &OcmPlacementRecord) -> Vec<Value> {
-    let object = |(position, (index, clusters)): (usize, (usize, &[ClusterName]))| {
+    let mut objects = Vec::new();
+    for (position, (index, clusters)) in record.pages().enumerate() {
         let decisions: Vec<Value> =
             clusters.iter().map(|cluster| json!({"clusterName": cluster, "reason": ""})).collect();
-        json!({
+        objects.push(json!({
             "apiVersion": API_VERSION,
             "kind": "PlacementDecision",
             "metadata": {
@@ -69,9 +69,9 @@ pub fn decision_objects(record: &OcmPlacementRecord) -> Vec<Value> {
                 },
             },
             "status": {"decisions": decisions},
-        })
-    };
-    record.pages().enumerate().map(object).collect()
+        }));
+    }
+    objects
 }
 
 /// Returns the number in the name of the page at a position; pages are numbered from 1.

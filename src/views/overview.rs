@@ -83,13 +83,10 @@ struct Columns {
 
 impl Columns {
     fn of(rows: &[&PlacementRow]) -> Self {
-        let widest = |text: fn(&PlacementRow) -> String| {
-            rows.iter().map(|row| columns(&Line::default().with(Style::Plain, text(row)))).max().unwrap_or(0)
-        };
         Self {
-            name: widest(|row| row.placement.to_string()),
-            count: widest(count),
-            commit: widest(commit),
+            name: widest(rows.iter().map(|row| row.placement.to_string())),
+            count: widest(rows.iter().map(|row| count(row))),
+            commit: widest(rows.iter().map(|row| commit(row))),
             // As long as kubectl's ages become.
             since: "10h59m".len(),
         }
@@ -117,6 +114,10 @@ impl Columns {
     }
 }
 
+fn widest(texts: impl Iterator<Item = String>) -> usize {
+    texts.map(|text| columns(&Line::default().with(Style::Plain, text))).max().unwrap_or(0)
+}
+
 fn count(row: &PlacementRow) -> String {
     format!("{}/{}", row.up_to_date, row.clusters)
 }
@@ -127,16 +128,15 @@ fn commit(row: &PlacementRow) -> String {
 
 /// Returns what is wrong with a placement, and the first clusters that failed.
 fn trouble_lines(row: &PlacementRow, now: Timestamp) -> Vec<Line> {
-    let below = |style, text: String| Line::default().with(style, format!("    {text}"));
     let failed: Vec<_> = row.below.listed().into_iter().filter(|cluster| cluster.state.0 == Style::Bad).collect();
     let mut lines = Vec::new();
     match &row.state {
         // A complaint, or a cluster's line, says it.
         RolloutState::Failed(Failure::Held(_)) => {}
         RolloutState::Failed(Failure::Clusters(_)) if !failed.is_empty() => {}
-        RolloutState::Failed(failure) => lines.push(below(Style::Bad, failure.to_string())),
+        RolloutState::Failed(failure) => lines.push(below(Style::Bad, &failure.to_string())),
         RolloutState::Unreachable(text) => {
-            lines.push(below(Style::Progressing, format!("waits for offline clusters: {text}")));
+            lines.push(below(Style::Progressing, &format!("waits for offline clusters: {text}")));
         }
         _ => {}
     }
@@ -144,13 +144,17 @@ fn trouble_lines(row: &PlacementRow, now: Timestamp) -> Vec<Line> {
     lines.extend(complaints.map(indented));
     for cluster in failed.iter().take(CLUSTERS_SHOWN_MAX) {
         let (style, glyph) = &cluster.state;
-        lines.push(below(*style, format!("{glyph} {}  {}", cluster.cluster, cluster.words.at(now))));
+        lines.push(below(*style, &format!("{glyph} {}  {}", cluster.cluster, cluster.words.at(now))));
         lines.extend(cluster.objects.first().map(|object| indented(object.at(now))));
     }
     if let Some(more) = failed.len().checked_sub(CLUSTERS_SHOWN_MAX).filter(|more| *more > 0) {
-        lines.push(below(Style::Muted, format!("and {more} more; gitfleet status {}", row.placement)));
+        lines.push(below(Style::Muted, &format!("and {more} more; gitfleet status {}", row.placement)));
     }
     lines
+}
+
+fn below(style: Style, text: &str) -> Line {
+    Line::default().with(style, format!("    {text}"))
 }
 
 fn indented(mut line: Line) -> Line {

@@ -97,6 +97,7 @@ fn warning_lines(plan: &Plan) -> Vec<Line> {
 
 fn placement_lines(placement: &PlacementPlan, shares_name: bool) -> Vec<Line> {
     let (style, sign) = match &placement.changes {
+        // Under another name it keeps what it has: nothing is removed.
         _ if placement.renamed_to.is_none() && placement.removed => (Style::Bad, "- "),
         Some(_) if is_changed(placement) => (Style::Progressing, "~ "),
         _ => (Style::Plain, ""),
@@ -155,7 +156,8 @@ fn cluster_lines(placement: &PlacementPlan) -> Vec<Line> {
         (Style::Progressing, "~", &changes.overridden, overridden),
     ];
     for (style, sign, clusters, what) in moves.into_iter().filter(|(_, _, clusters, _)| !clusters.is_empty()) {
-        let (count, names) = (counted(clusters.len(), "cluster"), names(clusters));
+        let count = counted(clusters.len(), "cluster");
+        let names = names(clusters);
         lines.push(line(style, format!("    {sign} {count}{what}: {names}")));
     }
     lines
@@ -232,7 +234,8 @@ fn hand_over_lines(placement: &PlacementPlan) -> Vec<Line> {
     }
     let mut lines = Vec::new();
     for ((to, resources), clusters) in groups.iter().take(NAMED_MAX) {
-        let (from, verb) = (placement.key(), if resources.len() == 1 { "changes" } else { "change" });
+        let from = placement.key();
+        let verb = if resources.len() == 1 { "changes" } else { "change" };
         let on = format!("{}: {}", counted(clusters.len(), "cluster"), names(clusters.iter().copied()));
         let text = format!("  {} {verb} hands, {from} -> {to}, on {on}", objects(resources.len()));
         lines.push(line(Style::Progressing, text));
@@ -300,10 +303,10 @@ fn ocm_lines(placement: &OcmPlan) -> Vec<Line> {
 fn object_diffs(objects: &[ObjectDiff]) -> Vec<Line> {
     let mut groups: Vec<(&ObjectDiff, Vec<&ObjectDiff>)> = Vec::new();
     for object in objects {
-        let is_same = |(first, _): &&mut (&ObjectDiff, Vec<&ObjectDiff>)| {
-            object.text.is_some() && first.change == object.change && first.text == object.text
-        };
-        match groups.iter_mut().find(is_same) {
+        let same = groups
+            .iter_mut()
+            .find(|(first, _)| object.text.is_some() && first.change == object.change && first.text == object.text);
+        match same {
             Some((_, others)) => others.push(object),
             None => groups.push((object, Vec::new())),
         }
@@ -398,13 +401,13 @@ fn changes(plan: &Plan) -> Vec<String> {
     if !clusters.is_empty() {
         parts[0].extend([" on ", &counted(clusters.len(), "cluster")]);
     }
-    let deletions = || changed.iter().flat_map(|placement| &placement.deletions);
-    let losing: BTreeSet<&ClusterName> = deletions().map(|deletion| &deletion.cluster_name).collect();
+    let deletions: Vec<&DeletionPlan> = changed.iter().flat_map(|placement| &placement.deletions).collect();
+    let losing: BTreeSet<&ClusterName> = deletions.iter().map(|deletion| &deletion.cluster_name).collect();
     if !losing.is_empty() {
         let verb = if losing.len() == 1 { "loses" } else { "lose" };
         parts.push(format!("{} {verb} objects", counted(losing.len(), "cluster")));
     }
-    let gone = deletions().map(|deletion| deletion.resources.len()).sum();
+    let gone = deletions.iter().map(|deletion| deletion.resources.len()).sum();
     let guarded: Vec<&PlacementPlan> =
         plan.placements.iter().filter(|placement| placement.deletion_guard.is_some()).collect();
     let held = guarded.iter().flat_map(|placement| &placement.deletions).map(|gone| gone.resources.len()).sum();

@@ -12,13 +12,11 @@ use super::runs::{approval_request_object, asked_approvals, deletion_gate_object
 use super::table::{TableKind, line_of, text};
 use super::tree::who_may;
 use decide::status::staged_run::{approve_line, asks, check_summaries, closed_gates, current_stage, run_word};
-use model::api::condition::ConditionStatus;
+use model::api::condition::{ConditionStatus, find_condition};
 use model::conditions::ConditionType;
 use model::id::ClusterName;
 use model::records::{Binding, ClusterRecord, EvictionRecord, MemberKind, PlacementRecord, ResourceSnapshot};
-use model::runs::{
-    ClusterPhase, DELETION_GATE, DELETION_STAGE, RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord,
-};
+use model::runs::{ClusterPhase, DELETION_GATE, DELETION_STAGE, RunPhase, RunRecord, StagePhase, StageRecord};
 
 /// The state of what waits for somebody.
 const WAITS: &str = "waiting";
@@ -92,12 +90,14 @@ pub fn run_line(
     let mut line = line_of(TableKind::Runs, &run_object(run, now));
     let snapshot = run.snapshot();
     let commit = snapshot.and_then(|index| snapshots?.get(&index)).map(|snapshot| &snapshot.commit);
-    let stage = current_stage(run).filter(|_| run.frozen.is_some() && !run.phase.is_final());
+    let is_moving = run.frozen.is_some() && !run.phase.is_final();
+    let stage = if is_moving { current_stage(run) } else { None };
     let stage = stage.map(|stage| if stage.name == DELETION_STAGE { DELETION_GATE } else { stage.name.as_str() });
-    let clusters = || run.stages.iter().flat_map(|stage| &stage.clusters);
-    let done = clusters().filter(|cluster| cluster.phase == ClusterPhase::Succeeded).count();
+    let clusters = run.stages.iter().map(|stage| stage.clusters.len()).sum::<usize>();
+    let done = run.stages.iter().flat_map(|stage| &stage.clusters);
+    let done = done.filter(|cluster| cluster.phase == ClusterPhase::Succeeded).count();
     line["run"] = json!({
-        "snapshot": snapshot, "commit": commit, "stage": stage, "done": done, "clusters": clusters().count(),
+        "snapshot": snapshot, "commit": commit, "stage": stage, "done": done, "clusters": clusters,
         "state": run_state(run), "waitsFor": waits_for(run, record, is_shared),
     });
     line
@@ -148,12 +148,13 @@ fn waits_for(run: &RunRecord, record: Option<&PlacementRecord>, is_shared: bool)
 /// Returns the lines of a run's approval requests. `record` is that of its placement, `approvers` are those of the configuration.
 pub fn approval_lines(run: &RunRecord, record: Option<&PlacementRecord>, approvers: Option<&str>) -> Vec<Value> {
     let asks_nobody = record.is_some_and(|record| !asks(record, run));
-    let line = |(stage, before, task): (&StageRecord, bool, &TaskRecord)| {
+    let lines = asked_approvals(run).map(|(stage, before, task)| {
         let mut line = line_of(TableKind::Approvals, &approval_request_object(run, stage, before, task));
         let state = match (task.done_at, run.phase) {
             (Some(_), _) => "approved",
             (None, RunPhase::Rejected) => "rejected",
             (None, phase) if phase.is_final() => "ended",
+            // An approval alone would let nothing continue.
             _ if asks_nobody => "stopped",
             _ if task.expired => "expired",
             _ if task.approvals.is_empty() => WAITS,
@@ -164,8 +165,8 @@ pub fn approval_lines(run: &RunRecord, record: Option<&PlacementRecord>, approve
             "digest": stage.digest.short(), "who": who_may(run.approvers.as_deref(), approvers),
         });
         line
-    };
-    asked_approvals(run).map(line).collect()
+    });
+    lines.collect()
 }
 
 /// Counts the clusters that a gate holds back: those of its stage, or of the next that has any.
@@ -196,19 +197,20 @@ pub fn is_waiting(line: &Value) -> bool {
 
 /// Returns the lines of a placement's evictions.
 pub fn eviction_lines(record: &PlacementRecord) -> Vec<Value> {
-    let line = |(object, eviction): (Value, &EvictionRecord)| {
-        let mut line = line_of(TableKind::Evictions, &object);
+    let mut lines = Vec::new();
+    for (object, eviction) in eviction_objects(record).iter().zip(record.evictions.values()) {
+        let mut line = line_of(TableKind::Evictions, object);
         let (state, reason) = eviction_state(eviction);
         line["eviction"] = json!({"state": state, "reason": reason});
-        line
-    };
-    eviction_objects(record).into_iter().zip(record.evictions.values()).map(line).collect()
+        lines.push(line);
+    }
+    lines
 }
 
 /// Returns in words what became of an eviction, and why.
 fn eviction_state(eviction: &EvictionRecord) -> (&'static str, &str) {
-    let of = |type_: ConditionType| eviction.conditions.iter().find(|condition| condition.type_ == type_);
-    let (valid, executed) = (of(ConditionType::Valid), of(ConditionType::Executed));
+    let valid = find_condition(&eviction.conditions, &ConditionType::Valid);
+    let executed = find_condition(&eviction.conditions, &ConditionType::Executed);
     match (valid, executed) {
         (Some(valid), _) if valid.status == ConditionStatus::False => ("invalid", &valid.message),
         (_, Some(executed)) if executed.status == ConditionStatus::True => ("executed", &executed.message),
@@ -231,8 +233,8 @@ pub fn without_heartbeat(line: &Value) -> Value {
 
 /// Returns the key that no other line of a listing has: kind, namespace and name.
 pub fn line_key(line: &Value) -> (String, String, String) {
-    let of = |pointer: &str| text(line.pointer(pointer));
-    (of("/kind"), of("/metadata/namespace"), of("/metadata/name"))
+    let metadata = &line["metadata"];
+    (text(line.get("kind")), text(metadata.get("namespace")), text(metadata.get("name")))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::objects::{PLACEMENT_API_VERSION, metadata, override_lists, scoped, value};
 use decide::status::staged_run::{
-    ClosedGate, check_summaries, closed_gates, clusters_summary, current_stage, end_message, message_or, stuck_clusters,
+    check_summaries, closed_gates, clusters_summary, current_stage, end_message, message_or, stuck_clusters,
 };
 use decide::status::work::{counted, listing};
 use model::api::condition::{Condition, ConditionStatus};
@@ -55,8 +55,8 @@ pub fn run_object(run: &RunRecord, now: Timestamp) -> Value {
         let stages = run.stages.iter().map(|stage| stage_status(run, stage));
         status.insert("stagesStatus".into(), stages.collect());
         let deletion = run.deletion.as_ref().map(|stage| stage_status(run, stage));
-        let none = || json!({"stageName": DELETION_STAGE, "clusters": []});
-        status.insert("deletionStageStatus".into(), deletion.unwrap_or_else(none));
+        let deletion = deletion.unwrap_or_else(|| json!({"stageName": DELETION_STAGE, "clusters": []}));
+        status.insert("deletionStageStatus".into(), deletion);
     }
     status.insert("conditions".into(), value(&run_conditions(run, now)));
     json!({
@@ -81,8 +81,10 @@ fn strategy_copy(strategy: &StagedUpdateStrategySpec) -> Value {
 ///
 /// Source: Go, `time.Duration.String`.
 fn go_duration(duration: std::time::Duration) -> String {
-    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    let seconds = duration.as_secs();
+    let nanos = duration.subsec_nanos();
+    let hours = seconds / 3600;
+    let minutes = seconds / 60 % 60;
     let fraction = if nanos == 0 { String::new() } else { format!(".{nanos:09}").trim_end_matches('0').to_owned() };
     let rest = format!("{}{fraction}s", seconds % 60);
     match (hours, minutes) {
@@ -114,41 +116,31 @@ impl Says<'_> {
     fn fails(&self, type_: ConditionType, reason: Reason, at: Timestamp, message: impl Into<String>) -> Condition {
         self.condition(type_, ConditionStatus::False, reason, at, message)
     }
+
+    /// Returns the only condition of a stage that has not ended.
+    fn progressing(&self, status: ConditionStatus, reason: Reason, at: Timestamp, message: String) -> Vec<Condition> {
+        vec![self.condition(ConditionType::Progressing, status, reason, at, message)]
+    }
+
+    /// Returns the conditions of a stage that has ended.
+    fn ended(&self, stage: &StageRecord, succeeded: ConditionStatus, reason: Reason, message: &str) -> Vec<Condition> {
+        let at = stage.ended_at.unwrap_or(stage.since);
+        vec![
+            self.fails(ConditionType::Progressing, reason.clone(), at, message),
+            self.condition(ConditionType::Succeeded, succeeded, reason, at, message),
+        ]
+    }
+
+    fn started(&self, cluster: &RunCluster, message: impl Into<String>) -> Condition {
+        let at = cluster.started_at.unwrap_or(cluster.since);
+        self.holds(ConditionType::Started, Reason::ClusterUpdatingStarted, at, message)
+    }
 }
 
 fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
-    use ConditionStatus::{False, True, Unknown};
     let says = Says(run);
-    let words = || message_or(run, "the run is under way");
     let mut conditions = vec![initialized(run)];
-    let mut progress = |status, reason, message: String| {
-        conditions.push(says.condition(ConditionType::Progressing, status, reason, run.since, message));
-    };
-    match run.phase {
-        RunPhase::Pending | RunPhase::Initialized => {}
-        RunPhase::Updating => progress(True, Reason::UpdateRunProgressing, words()),
-        RunPhase::Waiting => progress(False, Reason::UpdateRunWaiting, waiting_message(run)),
-        RunPhase::Halted => progress(False, Reason::UpdateRunHalted, message_or(run, "too many clusters failed")),
-        RunPhase::Stopping => {
-            progress(
-                Unknown,
-                Reason::UpdateRunStopping,
-                message_or(run, "no further cluster is started; some are on their way"),
-            );
-        }
-        RunPhase::Stopped => {
-            progress(
-                False,
-                Reason::UpdateRunStopped,
-                message_or(run, "stopped, and continues when its state says Run"),
-            );
-        }
-        RunPhase::Succeeded => progress(False, Reason::UpdateRunSucceeded, message_or(run, "every stage is done")),
-        // KubeFleet has one reason for every end without success: the message says which one it was.
-        RunPhase::Failed | RunPhase::Superseded | RunPhase::RolledBack | RunPhase::Rejected => {
-            progress(False, Reason::UpdateRunFailed, end_message(run));
-        }
-    }
+    conditions.extend(run_progressing(run));
     if matches!(run.phase, RunPhase::Updating | RunPhase::Stopping)
         && let Some((since, stuck)) = stuck_clusters(run, now)
     {
@@ -174,6 +166,31 @@ fn run_conditions(run: &RunRecord, now: Timestamp) -> Vec<Condition> {
         _ => {}
     }
     conditions
+}
+
+/// Returns whether a run moves clusters, and why not; `None` before it begins.
+fn run_progressing(run: &RunRecord) -> Option<Condition> {
+    use ConditionStatus::{False, True, Unknown};
+    let (status, reason, message) = match run.phase {
+        RunPhase::Pending | RunPhase::Initialized => return None,
+        RunPhase::Updating => (True, Reason::UpdateRunProgressing, message_or(run, "the run is under way")),
+        RunPhase::Waiting => (False, Reason::UpdateRunWaiting, waiting_message(run)),
+        RunPhase::Halted => (False, Reason::UpdateRunHalted, message_or(run, "too many clusters failed")),
+        RunPhase::Stopping => (
+            Unknown,
+            Reason::UpdateRunStopping,
+            message_or(run, "no further cluster is started; some are on their way"),
+        ),
+        RunPhase::Stopped => {
+            (False, Reason::UpdateRunStopped, message_or(run, "stopped, and continues when its state says Run"))
+        }
+        RunPhase::Succeeded => (False, Reason::UpdateRunSucceeded, message_or(run, "every stage is done")),
+        // KubeFleet has one reason for every end without success: the message says which one it was.
+        RunPhase::Failed | RunPhase::Superseded | RunPhase::RolledBack | RunPhase::Rejected => {
+            (False, Reason::UpdateRunFailed, end_message(run))
+        }
+    };
+    Some(Says(run).condition(ConditionType::Progressing, status, reason, run.since, message))
 }
 
 fn initialized(run: &RunRecord) -> Condition {
@@ -202,22 +219,21 @@ fn initialized(run: &RunRecord) -> Condition {
 }
 
 fn waiting_message(run: &RunRecord) -> String {
-    let words = |gate: &ClosedGate| {
-        let (stage, place) = (&gate.stage.name, if gate.before { "before" } else { "after" });
-        match gate.opens_at() {
+    let mut waits = Vec::new();
+    for gate in closed_gates(run) {
+        let place = if gate.before { "before" } else { "after" };
+        let stage = &gate.stage.name;
+        waits.push(match gate.opens_at() {
             Some(at) => format!("{place} stage {stage}: waits until {at:.0}"),
             None => format!("{place} stage {stage}: waits for approval"),
+        });
+    }
+    if let Some((stage, checks)) = run.waiting_checks() {
+        for check in check_summaries(checks) {
+            waits.push(format!("after stage {}: waits for {} ({})", stage.name, check.wanted, check.state));
         }
-    };
-    let gates = closed_gates(run);
-    let checks = run
-        .waiting_checks()
-        .into_iter()
-        .flat_map(|(stage, checks)| check_summaries(checks).into_iter().map(move |check| (&stage.name, check)));
-    let checks =
-        checks.map(|(stage, check)| format!("after stage {stage}: waits for {} ({})", check.wanted, check.state));
-    let words: Vec<String> = gates.iter().map(words).chain(checks).collect();
-    if words.is_empty() { message_or(run, "a gate is closed") } else { listing(words.into_iter()) }
+    }
+    if waits.is_empty() { message_or(run, "a gate is closed") } else { listing(waits.into_iter()) }
 }
 
 fn stage_status(run: &RunRecord, stage: &StageRecord) -> Value {
@@ -246,49 +262,42 @@ fn stage_status(run: &RunRecord, stage: &StageRecord) -> Value {
 fn stage_conditions(run: &RunRecord, stage: &StageRecord) -> Vec<Condition> {
     use ConditionStatus::{False, True, Unknown};
     let says = Says(run);
-    let progressing = |status, reason, at, message: String| {
-        vec![says.condition(ConditionType::Progressing, status, reason, at, message)]
-    };
-    let done = |reason: Reason, status, message: &str| {
-        let at = stage.ended_at.unwrap_or(stage.since);
-        vec![
-            says.fails(ConditionType::Progressing, reason.clone(), at, message),
-            says.condition(ConditionType::Succeeded, status, reason, at, message),
-        ]
-    };
     let is_under_way =
         matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Updating | StagePhase::WaitingAfter);
     match (stage.phase, run.phase) {
         // The run goes first: its stage's own phase does not show that the run is stopping.
         (_, RunPhase::Stopping) if is_under_way => {
-            progressing(Unknown, Reason::StageUpdatingStopping, run.since, clusters_summary(stage))
+            says.progressing(Unknown, Reason::StageUpdatingStopping, run.since, clusters_summary(stage))
         }
         (_, RunPhase::Stopped) if is_under_way => {
-            progressing(False, Reason::StageUpdatingStopped, run.since, clusters_summary(stage))
+            says.progressing(False, Reason::StageUpdatingStopped, run.since, clusters_summary(stage))
         }
-        (_, RunPhase::Halted) if is_under_way => {
-            progressing(False, Reason::StageUpdatingWaiting, run.since, message_or(run, "too many clusters failed"))
-        }
+        (_, RunPhase::Halted) if is_under_way => says.progressing(
+            False,
+            Reason::StageUpdatingWaiting,
+            run.since,
+            message_or(run, "too many clusters failed"),
+        ),
         (StagePhase::Pending, _) => vec![],
         // The run ended at this gate, which nobody can open any more.
         (StagePhase::WaitingBefore, phase) if phase.is_final() => {
-            done(Reason::StageUpdatingFailed, False, &end_message(run))
+            says.ended(stage, False, Reason::StageUpdatingFailed, &end_message(run))
         }
         (StagePhase::WaitingBefore | StagePhase::WaitingAfter, _) => {
-            progressing(False, Reason::StageUpdatingWaiting, stage.since, waiting_message(run))
+            says.progressing(False, Reason::StageUpdatingWaiting, stage.since, waiting_message(run))
         }
         (StagePhase::Updating, _) => {
             let at = stage.started_at.unwrap_or(stage.since);
-            progressing(True, Reason::StageUpdatingStarted, at, clusters_summary(stage))
+            says.progressing(True, Reason::StageUpdatingStarted, at, clusters_summary(stage))
         }
         // Source: KubeFleet, whose deletion stage always runs, and succeeds without clusters too.
         (StagePhase::Skipped, _) if stage.name != DELETION_STAGE => {
-            done(Reason::StageUpdatingSkippedNoClusters, True, "the stage has no clusters")
+            says.ended(stage, True, Reason::StageUpdatingSkippedNoClusters, "the stage has no clusters")
         }
         (StagePhase::Succeeded | StagePhase::Skipped, _) => {
-            done(Reason::StageUpdatingSucceeded, True, &clusters_summary(stage))
+            says.ended(stage, True, Reason::StageUpdatingSucceeded, &clusters_summary(stage))
         }
-        (StagePhase::Failed, _) => done(Reason::StageUpdatingFailed, False, &end_message(run)),
+        (StagePhase::Failed, _) => says.ended(stage, False, Reason::StageUpdatingFailed, &end_message(run)),
     }
 }
 
@@ -311,43 +320,38 @@ fn cluster_status(run: &RunRecord, cluster: &RunCluster) -> Value {
 
 fn cluster_conditions(run: &RunRecord, cluster: &RunCluster) -> Vec<Condition> {
     let says = Says(run);
-    let words =
-        |otherwise: &str| if cluster.message.is_empty() { otherwise.to_owned() } else { cluster.message.clone() };
-    let started = |message: String| {
-        says.holds(
-            ConditionType::Started,
-            Reason::ClusterUpdatingStarted,
-            cluster.started_at.unwrap_or(cluster.since),
-            message,
-        )
-    };
-    let told = || "the update of the cluster began".to_owned();
+    let began = "the update of the cluster began";
     match cluster.phase {
         ClusterPhase::Pending => vec![],
         ClusterPhase::Deferred => {
-            let message = words("the cluster does not answer; it is updated when it returns");
+            let message = cluster_message_or(cluster, "the cluster does not answer; it is updated when it returns");
             vec![says.fails(ConditionType::Started, Reason::ClusterUpdatingDeferred, cluster.since, message)]
         }
         ClusterPhase::Skipped => {
-            let message = words("the cluster left; it is skipped");
+            let message = cluster_message_or(cluster, "the cluster left; it is skipped");
             vec![says.fails(ConditionType::Started, Reason::ClusterUpdatingSkipped, cluster.since, message)]
         }
-        ClusterPhase::Updating => vec![started(words("the update of the cluster began"))],
+        ClusterPhase::Updating => vec![says.started(cluster, cluster_message_or(cluster, began))],
         ClusterPhase::Succeeded => {
-            let done = words("the cluster is done");
+            let done = cluster_message_or(cluster, "the cluster is done");
             vec![
-                started(told()),
+                says.started(cluster, began),
                 says.holds(ConditionType::Succeeded, Reason::ClusterUpdatingSucceeded, cluster.since, done),
             ]
         }
         ClusterPhase::Failed => {
-            let failed = words("the cluster failed");
+            let failed = cluster_message_or(cluster, "the cluster failed");
             vec![
-                started(told()),
+                says.started(cluster, began),
                 says.fails(ConditionType::Succeeded, Reason::ClusterUpdatingFailed, cluster.since, failed),
             ]
         }
     }
+}
+
+/// Returns the message of a run's cluster; without one, `otherwise`.
+pub(super) fn cluster_message_or(cluster: &RunCluster, otherwise: &str) -> String {
+    if cluster.message.is_empty() { otherwise.to_owned() } else { cluster.message.clone() }
 }
 
 fn task_status(run: &RunRecord, stage: &StageRecord, before: bool, task: &TaskRecord) -> Value {

@@ -62,26 +62,28 @@ impl<'a> Scheduled<'a> {
     }
 
     fn complaint(&self) -> Option<String> {
-        let conditions = list(self.object, "/status/conditions");
-        let with = |type_: ConditionType, status: &str| {
-            let found = conditions
-                .iter()
-                .find(|condition| condition["type"] == type_.as_str() && condition["status"] == status)?;
-            Some(text(found.get("message")))
-        };
         // A misconfigured Placement also reports that no cluster matches, which explains nothing.
-        let misconfigured = with(ConditionType::PlacementMisconfigured, "True");
-        // Source: OCM, whose message begins with a plugin's name and a colon. The name may be empty.
-        let misconfigured = misconfigured.map(|message| message.trim_start_matches(':').to_owned());
-        let unscheduled = || match conditions {
+        if let Some(message) = self.message(&ConditionType::PlacementMisconfigured, "True") {
+            // Source: OCM, whose message begins with a plugin's name and a colon. The name may be empty.
+            return Some(message.trim_start_matches(':').to_owned());
+        }
+        for type_ in [ConditionType::PlacementSatisfied, ConditionType::Scheduled] {
+            if let Some(message) = self.message(&type_, "False") {
+                return Some(message);
+            }
+        }
+        match list(self.object, "/status/conditions") {
             [] if self.kind() == "Placement" => Some("scheduling is disabled, what it has stays".to_owned()),
             [] => Some("the policy names no cluster".to_owned()),
             _ => None,
-        };
-        misconfigured
-            .or_else(|| with(ConditionType::PlacementSatisfied, "False"))
-            .or_else(|| with(ConditionType::Scheduled, "False"))
-            .or_else(unscheduled)
+        }
+    }
+
+    /// Returns the message of a condition with this status.
+    fn message(&self, type_: &ConditionType, status: &str) -> Option<String> {
+        let mut conditions = list(self.object, "/status/conditions").iter();
+        let found = conditions.find(|found| found["type"] == type_.as_str() && found["status"] == status)?;
+        Some(text(found.get("message")))
     }
 
     /// Returns cluster, whether it is picked, score and reason; best first.
@@ -141,22 +143,20 @@ pub fn table(objects: &[Value], wide: bool) -> Table {
 }
 
 fn target(decision: &Value) -> [String; 4] {
-    let score = |field: &str| text(decision.pointer(&format!("/clusterScore/{field}")));
-    let scores = match (score("priorityScore"), score("affinityScore")) {
-        (topology, affinity) if topology.is_empty() && affinity.is_empty() => String::new(),
-        (topology, affinity) => format!("{topology}/{affinity}"),
-    };
+    let topology = text(decision.pointer("/clusterScore/priorityScore"));
+    let affinity = text(decision.pointer("/clusterScore/affinityScore"));
+    let is_scored = !topology.is_empty() || !affinity.is_empty();
+    let scores = if is_scored { format!("{topology}/{affinity}") } else { String::new() };
     let picked = if decision["selected"] == true { "yes" } else { "no" };
     [text(decision.get("clusterName")), picked.to_owned(), scores, text(decision.get("reason"))]
 }
 
 /// Names the decision group of a page: `decision group 0 (canary)`.
 fn group(page: &Value) -> String {
-    let label = |label: &str| text(page.pointer("/metadata/labels").and_then(|labels| labels.get(label)));
-    match (label(GROUP_INDEX_LABEL), label(GROUP_NAME_LABEL)) {
-        (index, name) if name.is_empty() => format!("decision group {index}"),
-        (index, name) => format!("decision group {index} ({name})"),
-    }
+    let labels = &page["metadata"]["labels"];
+    let index = text(labels.get(GROUP_INDEX_LABEL));
+    let name = text(labels.get(GROUP_NAME_LABEL));
+    if name.is_empty() { format!("decision group {index}") } else { format!("decision group {index} ({name})") }
 }
 
 fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {

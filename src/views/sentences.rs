@@ -45,9 +45,23 @@ fn fact(entry: &JournalEntry, name: &str) -> Option<String> {
     }
 }
 
+fn has(entry: &JournalEntry, name: &str) -> bool {
+    fact(entry, name).is_some_and(|value| !value.is_empty())
+}
+
+/// Returns the sentence of a command: of a placement as a whole, or at one of its stages.
+fn command_template(entry: &JournalEntry) -> &'static str {
+    match (has(entry, "stage"), has(entry, "reason")) {
+        (true, true) => "{person} said: {verb} {target} {stage} ({reason})",
+        (true, false) => "{person} said: {verb} {target} {stage}",
+        (false, true) => "{person} said: {verb} {target} ({reason})",
+        (false, false) => "{person} said: {verb} {target}",
+    }
+}
+
 /// Returns the sentence of an entry with the names of its facts in braces; `None` for what another version wrote.
 fn template(entry: &JournalEntry) -> Option<&'static str> {
-    let has = |name: &str| fact(entry, name).is_some_and(|value| !value.is_empty());
+    // Where not every entry of a kind has a fact, the guard chooses a sentence without a gap.
     Some(match &entry.event {
         K::SnapshotCreated => "snapshot {@index} with {objects} objects",
         K::SnapshotFound => "snapshot {@index} was found on members, because the store was lost",
@@ -58,7 +72,7 @@ fn template(entry: &JournalEntry) -> Option<&'static str> {
         K::SnapshotHeld => "snapshot {@index} is held: it {why}",
         K::ClusterPicked => "{cluster} was picked",
         K::ClusterDropped => "{cluster} is not picked any more",
-        K::RolloutStarted if has("from") => "{cluster} moves from snapshot {@from} to snapshot {@to}",
+        K::RolloutStarted if has(entry, "from") => "{cluster} moves from snapshot {@from} to snapshot {@to}",
         K::RolloutStarted => "{cluster} gets snapshot {@to}",
         K::RolledBack => "rolled back to snapshot {@to}: {why}",
         K::RemovalStarted => "removal from {cluster} began",
@@ -84,7 +98,7 @@ fn template(entry: &JournalEntry) -> Option<&'static str> {
         K::ApprovalRequested => "stage {stage} of {run} waits for approval",
         K::TaskDone => "stage {stage} of {run}: {message}",
         K::ChecksRepeated => "stage {stage} of {run}: checks are asked again",
-        K::ApprovalKept if has("paused") => "paused: {paused}",
+        K::ApprovalKept if has(entry, "paused") => "paused: {paused}",
         K::ApprovalKept => "stage {stage} of {run}: the approval is still asked for, by {wantedBy}",
         K::ClusterStarted => "{cluster} begins, in stage {stage} of {run}",
         K::ClusterSucceeded => "{cluster} is done, in stage {stage} of {run}",
@@ -92,10 +106,7 @@ fn template(entry: &JournalEntry) -> Option<&'static str> {
         K::ClusterDeferred => "{cluster} is deferred, in stage {stage} of {run}",
         K::ClusterSkipped => "{cluster} is skipped, in stage {stage} of {run}",
         K::ClusterRetried => "{cluster} is tried again, in stage {stage} of {run}",
-        K::Commanded if has("reason") && has("stage") => "{person} said: {verb} {target} {stage} ({reason})",
-        K::Commanded if has("reason") => "{person} said: {verb} {target} ({reason})",
-        K::Commanded if has("stage") => "{person} said: {verb} {target} {stage}",
-        K::Commanded => "{person} said: {verb} {target}",
+        K::Commanded => command_template(entry),
         K::Approved if entry.facts["opened"] == true => "{person} approved stage {stage}, and the gate is open",
         K::Approved => "{person} approved stage {stage}; more people must approve",
         K::DecisionCreate | K::DecisionUpdate | K::DecisionDelete => "{message}",
@@ -103,7 +114,7 @@ fn template(entry: &JournalEntry) -> Option<&'static str> {
         K::ScoresExpired => "scores expired",
         K::PlacementRemoved => "{ocmPlacement} is gone from git",
         K::DeletionsHeld => "deletions wait for approval",
-        K::RolloutHalted if has("snapshot") => "the rollout of snapshot {@snapshot} has halted",
+        K::RolloutHalted if has(entry, "snapshot") => "the rollout of snapshot {@snapshot} has halted",
         K::RolloutHalted => "the rollout has halted",
         K::RolloutSucceeded => "snapshot {@snapshot} is available on every cluster",
         K::CommitRefused => "commit {commit} is refused: {errors} errors",
@@ -132,22 +143,21 @@ fn other(entry: &JournalEntry) -> String {
 /// Returns the newest `max` of a placement's entries as a table, oldest first.
 pub fn recent(entries: &[JournalEntry], max: usize, commit: &dyn Fn(u64) -> Option<String>, now: Timestamp) -> Table {
     let shown = &entries[entries.len().saturating_sub(max)..];
-    let row = |entry: &JournalEntry| vec![age(entry.at, now), sign(entry).to_owned(), sentence(entry, commit)];
-    Table { headers: ["AGE", "", "EVENT"].map(str::to_owned).to_vec(), rows: shown.iter().map(row).collect() }
+    let rows = shown.iter().map(|entry| vec![age(entry.at, now), sign(entry).to_owned(), sentence(entry, commit)]);
+    Table { headers: ["AGE", "", "EVENT"].map(str::to_owned).to_vec(), rows: rows.collect() }
 }
 
 /// Returns entries as a table with the time of each, in UTC.
 pub fn dated(entries: &[&JournalEntry], commit: &dyn Fn(&JournalEntry, u64) -> Option<String>) -> Table {
-    let subject = |entry: &JournalEntry| {
-        let of = fact(entry, "placement").or_else(|| fact(entry, "ocmPlacement"));
-        of.unwrap_or_else(|| "-".to_owned())
-    };
-    let row = |entry: &&JournalEntry| {
+    let mut table = Table::default();
+    table.headers.extend(["TIME", "PLACEMENT", "", "EVENT"].map(str::to_owned));
+    for entry in entries {
+        let placement = fact(entry, "placement").or_else(|| fact(entry, "ocmPlacement"));
+        let placement = placement.unwrap_or_else(|| "-".to_owned());
         let sentence = sentence(entry, &|index| commit(entry, index));
-        vec![format!("{:.0}", entry.at), subject(entry), sign(entry).to_owned(), sentence]
-    };
-    let headers = ["TIME", "PLACEMENT", "", "EVENT"].map(str::to_owned).to_vec();
-    Table { headers, rows: entries.iter().map(row).collect() }
+        table.rows.push(vec![format!("{:.0}", entry.at), placement, sign(entry).to_owned(), sentence]);
+    }
+    table
 }
 
 fn sign(entry: &JournalEntry) -> &'static str {

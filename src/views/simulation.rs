@@ -37,17 +37,14 @@ impl Offset {
     pub fn text(self) -> String {
         let tenths = (self.0 + 50) / 100;
         let seconds = tenths / 10;
-        let two = |big: i64, unit: &str, small: i64, small_unit: &str| match small {
-            0 => format!("{big}{unit}"),
-            _ => format!("{big}{unit}{small}{small_unit}"),
+        let (big, unit, small, small_unit) = match seconds {
+            ..60 if tenths % 10 == 0 => return format!("{seconds}s"),
+            ..60 => return format!("{seconds}.{}s", tenths % 10),
+            60..3600 => (seconds / 60, "m", seconds % 60, "s"),
+            3600..86_400 => (seconds / 3600, "h", seconds % 3600 / 60, "m"),
+            _ => (seconds / 86_400, "d", seconds % 86_400 / 3600, "h"),
         };
-        match seconds {
-            ..60 if tenths % 10 == 0 => format!("{seconds}s"),
-            ..60 => format!("{seconds}.{}s", tenths % 10),
-            60..3600 => two(seconds / 60, "m", seconds % 60, "s"),
-            3600..86_400 => two(seconds / 3600, "h", seconds % 3600 / 60, "m"),
-            _ => two(seconds / 86_400, "d", seconds % 86_400 / 3600, "h"),
-        }
+        if small == 0 { format!("{big}{unit}") } else { format!("{big}{unit}{small}{small_unit}") }
     }
 }
 
@@ -391,7 +388,7 @@ pub fn longest_wait(placement: &SimulatedPlacement) -> Option<Wait> {
         })
     });
     let own = placement.gates.iter().filter_map(gate_wait).chain(placement.clusters.iter().flat_map(cluster_waits));
-    let length = |wait: &Wait| wait.seconds.map_or(i64::MAX, |seconds| seconds.0);
+
     let mut longest: Option<Wait> = None;
     for wait in of_runs.chain(own) {
         if longest.as_ref().is_none_or(|known| length(&wait) > length(known)) {
@@ -399,6 +396,11 @@ pub fn longest_wait(placement: &SimulatedPlacement) -> Option<Wait> {
         }
     }
     longest.filter(|wait| length(wait) > 0)
+}
+
+/// Returns the milliseconds of a wait; one without end is longer than any other.
+fn length(wait: &Wait) -> i64 {
+    wait.seconds.map_or(i64::MAX, |seconds| seconds.0)
 }
 
 fn wait(for_: WaitFor, cluster: Option<&ClusterName>, started_at: Offset, ended_at: Option<Offset>) -> Wait {
@@ -415,9 +417,9 @@ fn gate_wait(gate: &SimulatedGate) -> Option<Wait> {
 }
 
 fn cluster_waits(cluster: &SimulatedCluster) -> impl Iterator<Item = Wait> {
-    let is_out = cluster.outcome == ClusterPhase::Deferred;
     // One that is deferred to the last has not returned, though the simulation ended.
-    let returned = cluster.started_at.or(cluster.ended_at.filter(|_| !is_out));
+    let ended = if cluster.outcome == ClusterPhase::Deferred { None } else { cluster.ended_at };
+    let returned = cluster.started_at.or(ended);
     let deferred = cluster.deferred_at.map(|at| wait(WaitFor::OfflineCluster, Some(&cluster.name), at, returned));
     let moved = cluster.started_at.map(|at| wait(WaitFor::Cluster, Some(&cluster.name), at, cluster.ended_at));
     deferred.into_iter().chain(moved)

@@ -177,13 +177,13 @@ impl ClusterDocument {
 
 /// Returns lines as plain texts, without the signs that begin them.
 fn texts<'a>(lines: impl IntoIterator<Item = &'a TimedLine>, now: Timestamp) -> Vec<String> {
-    let text = |line: &TimedLine| {
+    let texts = lines.into_iter().map(|line| {
         let text = plain(&line.at(now));
         let text = text.trim();
-        let sign = SIGNS.iter().find_map(|(sign, _)| text.strip_prefix(sign)?.strip_prefix(' '));
-        sign.unwrap_or(text).to_owned()
-    };
-    lines.into_iter().map(text).collect()
+        let unsigned = SIGNS.iter().find_map(|(sign, _)| text.strip_prefix(sign)?.strip_prefix(' '));
+        unsigned.unwrap_or(text).to_owned()
+    });
+    texts.collect()
 }
 
 fn word(sign: &str) -> &'static str {

@@ -65,6 +65,16 @@ pub enum StatusPart {
     Failed,
 }
 
+impl StatusPart {
+    fn has(self, kind: StateKind) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Waiting => kind == StateKind::WaitingForPerson,
+            Self::Failed => matches!(kind, StateKind::Failed | StateKind::Unreachable),
+        }
+    }
+}
+
 /// Numbers of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -145,15 +155,11 @@ impl Summary {
 
     /// Keeps only the placements, and what needs a person, that a question is about.
     pub fn keep(&mut self, part: StatusPart) {
-        let is_asked = |kind: StateKind| match part {
-            StatusPart::Everything => true,
-            StatusPart::Waiting => kind == StateKind::WaitingForPerson,
-            StatusPart::Failed => matches!(kind, StateKind::Failed | StateKind::Unreachable),
-        };
-        self.placements.retain(|row| is_asked(row.state.kind()));
-        self.unlisted.retain(|kind, _| is_asked(*kind));
+        self.placements.retain(|row| part.has(row.state.kind()));
+        self.unlisted.retain(|kind, _| part.has(*kind));
         if part == StatusPart::Failed {
-            (self.waiting, self.waiting_unlisted) = (Vec::new(), 0);
+            self.waiting = Vec::new();
+            self.waiting_unlisted = 0;
         }
     }
 
@@ -165,7 +171,8 @@ impl Summary {
             *self.states.entry(row.state.kind()).or_default() += 1;
         }
         self.waiting.retain(|waiting| rows.iter().any(|row| waiting.concerns(&row.placement)));
-        (self.waiting_unlisted, self.unlisted) = (0, BTreeMap::new());
+        self.waiting_unlisted = 0;
+        self.unlisted = BTreeMap::new();
         self.ocm = Vec::new();
         self.placements = rows;
     }
@@ -178,11 +185,12 @@ impl Summary {
     /// Returns how many placements are not listed, in which states.
     pub(super) fn unlisted_line(&self) -> Option<Line> {
         let count: usize = self.unlisted.values().sum();
-        let words = || {
-            let (more, states) = (counted(count, "more placement"), tally_text(&self.unlisted));
-            format!("and {more}: {states}; gitfleet get placements")
-        };
-        (count > 0).then(|| Line::default().with(Style::Muted, words()))
+        if count == 0 {
+            return None;
+        }
+        let more = counted(count, "more placement");
+        let states = tally_text(&self.unlisted);
+        Some(Line::default().with(Style::Muted, format!("and {more}: {states}; gitfleet get placements")))
     }
 
     /// Returns the tree, line by line.
@@ -227,18 +235,18 @@ fn tally<'a>(shown: impl Iterator<Item = &'a Shown>) -> BTreeMap<StateKind, usiz
 /// Returns as much of the placements as takes so many bytes, and what was left out: first clusters of all placements alike, then
 /// placements, those last that have something to say.
 fn fitting(shown: &[&Shown], bytes_max: usize) -> (Vec<PlacementRow>, BTreeMap<StateKind, usize>) {
-    let bytes = |length: usize| shown.iter().map(|shown| shown.bytes[length]).sum::<usize>();
-    let length = (0..LENGTHS.len()).find(|length| bytes(*length) <= bytes_max).unwrap_or(LENGTHS.len() - 1);
+    let mut lengths = 0..LENGTHS.len();
+    let fitting = lengths.find(|length| shown.iter().map(|shown| shown.bytes[*length]).sum::<usize>() <= bytes_max);
+    let length = fitting.unwrap_or(LENGTHS.len() - 1);
     let mut in_need: Vec<usize> = (0..shown.len()).collect();
     in_need.sort_by_key(|position| shown[*position].row.state.kind() == StateKind::AtTarget);
     let mut left = bytes_max;
-    let fits = |position: &usize| {
-        let bytes = shown[*position].bytes[length];
-        let fits = bytes <= left;
-        left = left.saturating_sub(bytes);
-        fits
-    };
-    let listed: BTreeSet<usize> = in_need.into_iter().take_while(fits).collect();
+    let mut listed = BTreeSet::new();
+    for position in in_need {
+        let Some(rest) = left.checked_sub(shown[position].bytes[length]) else { break };
+        left = rest;
+        listed.insert(position);
+    }
     let rows = listed.iter().map(|position| {
         let mut row = shown[*position].row.clone();
         row.below.limit(LENGTHS[length]);

@@ -72,17 +72,18 @@ pub fn line_of(kind: TableKind, object: &Value) -> Value {
         }
     }
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    let is_shown = |condition: &&Value| shown.iter().any(|type_| condition["type"] == type_.as_str());
-    let short = |condition: &Value| {
-        let kept = ["type", "status", "reason", "observedGeneration"];
-        let kept = kept.iter().filter_map(|field| Some(((*field).to_owned(), condition.get(*field)?.clone())));
-        Value::Object(kept.collect())
-    };
-    let conditions: Vec<Value> = conditions.filter(is_shown).map(short).collect();
+    let conditions = conditions.filter(|condition| shown.iter().any(|type_| condition["type"] == type_.as_str()));
+    let conditions: Vec<Value> = conditions.map(short_condition).collect();
     if !conditions.is_empty() {
         line["status"]["conditions"] = conditions.into();
     }
     line
+}
+
+fn short_condition(condition: &Value) -> Value {
+    let kept = ["type", "status", "reason", "observedGeneration"];
+    let kept = kept.iter().filter_map(|field| Some(((*field).to_owned(), condition.get(*field)?.clone())));
+    Value::Object(kept.collect())
 }
 
 /// Copies the value at a JSON pointer, where there is one, with the objects and lists around it.
@@ -124,23 +125,17 @@ pub fn name_line(object: &Value) -> String {
 }
 
 fn cell_text(cell: &Cell, object: &Value, mixed: bool, now: Timestamp) -> String {
-    let condition = |type_: &ConditionType, field: &str| {
-        let type_ = type_on(type_, object);
-        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let found =
-            conditions.into_iter().flatten().find(|c| c.get("type").and_then(Value::as_str) == Some(type_.as_str()));
-        text(found.and_then(|c| c.get(field)))
-    };
     match cell {
         Cell::At(pointer) => text(object.pointer(pointer)),
         Cell::Age(pointer) => match object.pointer(pointer).and_then(Value::as_str).and_then(|t| t.parse().ok()) {
             Some(then) => age(then, now),
             None => String::new(),
         },
-        Cell::Status(type_) => condition(type_, "status"),
-        Cell::Reason(type_) => condition(type_, "reason"),
+        Cell::Status(type_) => condition_field(object, type_, "status"),
+        Cell::Reason(type_) => condition_field(object, type_, "reason"),
         Cell::Count(pointer) => object.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len).to_string(),
-        Cell::Generation(type_) => condition(type_, "observedGeneration"),
+        Cell::Generation(type_) => condition_field(object, type_, "observedGeneration"),
+        // Among several kinds a name alone would not say which object is meant.
         Cell::Name if mixed => name_line(object),
         Cell::Name | Cell::BareName => text(object.pointer("/metadata/name")),
         Cell::State(pointer) => match object.pointer(pointer).map(StateKind::deserialize) {
@@ -159,6 +154,13 @@ fn cell_text(cell: &Cell, object: &Value, mixed: bool, now: Timestamp) -> String
     }
 }
 
+fn condition_field(object: &Value, type_: &ConditionType, field: &str) -> String {
+    let type_ = type_on(type_, object);
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let found = conditions.into_iter().flatten().find(|condition| condition["type"] == type_.as_str());
+    text(found.and_then(|condition| condition.get(field)))
+}
+
 /// Returns a value as the text of a cell: empty for a missing one.
 pub fn text(value: Option<&Value>) -> String {
     match value {
@@ -173,23 +175,23 @@ pub fn text(value: Option<&Value>) -> String {
 /// Source: `duration.HumanDuration` of k8s.io/apimachinery.
 pub fn age(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(then).as_secs();
-    let two = |big: i64, big_unit: &str, small: i64, small_unit: &str| {
-        if small == 0 { format!("{big}{big_unit}") } else { format!("{big}{big_unit}{small}{small_unit}") }
+    let minutes = seconds / 60;
+    let hours = seconds / 3600;
+    let days = seconds / 86_400;
+    let (big, big_unit, small, small_unit) = match seconds {
+        ..-1 => return "<invalid>".to_owned(),
+        -1 => return "0s".to_owned(),
+        0..120 => return format!("{seconds}s"),
+        120..600 => (minutes, "m", seconds % 60, "s"),
+        600..10_800 => return format!("{minutes}m"),
+        10_800..28_800 => (hours, "h", minutes % 60, "m"),
+        28_800..172_800 => return format!("{hours}h"),
+        172_800..691_200 => (days, "d", hours % 24, "h"),
+        691_200..63_072_000 => return format!("{days}d"),
+        63_072_000..252_288_000 => (days / 365, "y", days % 365, "d"),
+        _ => return format!("{}y", days / 365),
     };
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match seconds {
-        ..-1 => "<invalid>".to_owned(),
-        -1 => "0s".to_owned(),
-        0..120 => format!("{seconds}s"),
-        120..600 => two(minutes, "m", seconds % 60, "s"),
-        600..10_800 => format!("{minutes}m"),
-        10_800..28_800 => two(hours, "h", minutes % 60, "m"),
-        28_800..172_800 => format!("{hours}h"),
-        172_800..691_200 => two(days, "d", hours % 24, "h"),
-        691_200..63_072_000 => format!("{days}d"),
-        63_072_000..252_288_000 => two(days / 365, "y", days % 365, "d"),
-        _ => format!("{}y", days / 365),
-    }
+    if small == 0 { format!("{big}{big_unit}") } else { format!("{big}{big_unit}{small}{small_unit}") }
 }
 
 #[cfg(test)]

@@ -56,12 +56,15 @@ impl Words {
 
     /// Returns the text at a moment.
     pub fn at(&self, now: Timestamp) -> String {
-        let word = |word: &Word| match word {
-            Word::Text(text) => text.clone(),
-            Word::Since { since } => age(*since, now),
-            Word::Until { until } => age(now, *until),
-        };
-        self.0.iter().map(word).collect()
+        let mut text = String::new();
+        for word in &self.0 {
+            match word {
+                Word::Text(part) => text.push_str(part),
+                Word::Since { since } => text.push_str(&age(*since, now)),
+                Word::Until { until } => text.push_str(&age(now, *until)),
+            }
+        }
+        text
     }
 }
 

@@ -64,13 +64,16 @@ impl Line {
 /// Says that a tree is refused, and the first reasons.
 pub fn refused_lines(errors: &[InputError]) -> Vec<Line> {
     let heading = format!("the tree is refused, it has {}:", counted(errors.len(), "error"));
-    let heading = Line::default().with(Style::Bad, "✗ ").with(Style::Strong, heading);
-    let error = |error: &InputError| Line::default().with(Style::Bad, format!("    {error}"));
-    let more = errors.len().checked_sub(REFUSED_ERRORS_MAX).filter(|more| *more > 0).map(|more| {
+    let mut lines = vec![Line::default().with(Style::Bad, "✗ ").with(Style::Strong, heading)];
+    for error in errors.iter().take(REFUSED_ERRORS_MAX) {
+        lines.push(Line::default().with(Style::Bad, format!("    {error}")));
+    }
+    let more = errors.len().saturating_sub(REFUSED_ERRORS_MAX);
+    if more > 0 {
         let words = format!("    and {}; gitfleet validate, or -o json, shows all", counted(more, "more error"));
-        Line::default().with(Style::Muted, words)
-    });
-    std::iter::once(heading).chain(errors.iter().take(REFUSED_ERRORS_MAX).map(error)).chain(more).collect()
+        lines.push(Line::default().with(Style::Muted, words));
+    }
+    lines
 }
 
 /// A branch: lines with branches below, and then clusters.

@@ -78,21 +78,7 @@ pub struct Waiting {
 /// Returns what one placement waits for. `approvers` are those of the configuration.
 pub fn waiting_of(view: &PlacementView, approvers: Option<&str>, state: &RolloutState) -> Vec<Waiting> {
     let approvers = view.record.approvers.as_deref().or(approvers);
-    let one = |answer, since| Waiting {
-        answer,
-        reason: String::new(),
-        stage: None,
-        before: false,
-        opens: None,
-        clusters: 0,
-        commit: view.snapshot.map(|snapshot| snapshot.commit.clone()),
-        since,
-        by: None,
-        digest: None,
-        placements: vec![view.record.key.clone()],
-        more: 0,
-        commands: Vec::new(),
-    };
+
     let mut all: Vec<Waiting> = Vec::new();
     if let Some(run) = active_run(view.runs).filter(|run| view.is_external() && asks(view.record, run)) {
         let gates = closed_gates(run).into_iter().filter(ClosedGate::is_approval);
@@ -101,12 +87,12 @@ pub fn waiting_of(view: &PlacementView, approvers: Option<&str>, state: &Rollout
             reason: if gate.task.expired { EXPIRED.to_owned() } else { String::new() },
             // The run may be older than the newest snapshot, or go back.
             commit: run.snapshot().and_then(|index| view.snapshot_at(index)).map(|snapshot| snapshot.commit.clone()),
-            ..at_stage(one(AwaitedAnswer::Approval, gate.since()), run, &gate, approvers)
+            ..at_stage(one(view, AwaitedAnswer::Approval, gate.since()), run, &gate, approvers)
         }));
     }
     all.extend(view.record.closed_gate().map(|gate| Waiting {
         commands: vec![deletion_line(view, gate)],
-        ..at_deletions(one(AwaitedAnswer::Deletion, gate.since), gate, approvers)
+        ..at_deletions(one(view, AwaitedAnswer::Deletion, gate.since), gate, approvers)
     }));
     let since = view.record.paused.as_ref().map(|pause| pause.at);
     let since = since.or_else(|| active_run(view.runs).map(|run| run.since)).unwrap_or(view.record.created_at);
@@ -121,15 +107,34 @@ pub fn waiting_of(view: &PlacementView, approvers: Option<&str>, state: &Rollout
             all.push(Waiting {
                 reason: reason.unwrap_or_default(),
                 commands: vec![command],
-                ..one(AwaitedAnswer::Resume, since)
+                ..one(view, AwaitedAnswer::Resume, since)
             });
         }
         RolloutState::WaitingForPerson(wait @ (PersonWait::Run(_) | PersonWait::NoRun)) => {
-            all.push(Waiting { reason: wait.to_string(), ..one(AwaitedAnswer::Run, since) });
+            all.push(Waiting { reason: wait.to_string(), ..one(view, AwaitedAnswer::Run, since) });
         }
         _ => {}
     }
     all
+}
+
+/// Returns what one placement waits for, without what only some of it has.
+fn one(view: &PlacementView, answer: AwaitedAnswer, since: Timestamp) -> Waiting {
+    Waiting {
+        answer,
+        reason: String::new(),
+        stage: None,
+        before: false,
+        opens: None,
+        clusters: 0,
+        commit: view.snapshot.map(|snapshot| snapshot.commit.clone()),
+        since,
+        by: None,
+        digest: None,
+        placements: vec![view.record.key.clone()],
+        more: 0,
+        commands: Vec::new(),
+    }
 }
 
 fn at_stage(one: Waiting, run: &RunRecord, gate: &ClosedGate, approvers: Option<&str>) -> Waiting {
@@ -163,15 +168,7 @@ fn at_deletions(one: Waiting, gate: &DeletionGate, approvers: Option<&str>) -> W
 pub fn grouped(all: impl IntoIterator<Item = Waiting>) -> (Vec<Waiting>, usize) {
     let mut groups: Vec<Waiting> = Vec::new();
     for one in all {
-        let is_same = |group: &&mut Waiting| {
-            group.answer == AwaitedAnswer::Approval
-                && (&group.stage, group.before, &group.commit, &group.by, group.answer)
-                    == (&one.stage, one.before, &one.commit, &one.by, one.answer)
-                // Each is asked again by itself.
-                && group.reason.is_empty()
-                && one.reason.is_empty()
-        };
-        match groups.iter_mut().find(is_same) {
+        match groups.iter_mut().find(|group| is_same_approval(group, &one)) {
             Some(group) => group.join(one),
             None => groups.push(one),
         }
@@ -180,6 +177,20 @@ pub fn grouped(all: impl IntoIterator<Item = Waiting>) -> (Vec<Waiting>, usize) 
     let more = groups.len().saturating_sub(WAITING_MAX);
     groups.truncate(WAITING_MAX);
     (groups, more)
+}
+
+/// Tells whether the same people approve both at the same place of the same commit.
+fn is_same_approval(one: &Waiting, other: &Waiting) -> bool {
+    // What has a reason is asked again by itself.
+    if !one.reason.is_empty() || !other.reason.is_empty() {
+        return false;
+    }
+    one.answer == AwaitedAnswer::Approval
+        && other.answer == AwaitedAnswer::Approval
+        && one.stage == other.stage
+        && one.before == other.before
+        && one.commit == other.commit
+        && one.by == other.by
 }
 
 impl Waiting {
@@ -247,8 +258,8 @@ impl Waiting {
             digest = format!("{digest}; {}", self.reason);
         }
         let place = if self.before { "before" } else { "after" };
-        let (stage, commit) = (self.stage.as_deref().unwrap_or_default(), self.commit.as_ref().map(CommitId::short));
-        let commit = commit.map(|commit| format!(" of {commit}")).unwrap_or_default();
+        let stage = self.stage.as_deref().unwrap_or_default();
+        let commit = self.commit.as_ref().map(|commit| format!(" of {}", commit.short())).unwrap_or_default();
         let who = if count == 1 { format!("{subject}waits") } else { format!("{count} placements wait") };
         Words::from(format!("! {who} for approval {place} stage {stage}{commit}, for ")).since(self.since).then(digest)
     }

@@ -19,7 +19,7 @@ use model::api::scheduling::{
     BindingObject, LATEST_LABEL, PARENT_LABEL, POLICY_INDEX_LABEL, PREVIOUS_STATE_ANNOTATION, PolicySnapshotObject,
 };
 use model::api::table::PLACEMENT_GROUP;
-use model::id::{ClusterName, PlacementKey};
+use model::id::{ClusterName, ObjectId, PlacementKey};
 use model::manifest::{InputError, Manifest};
 use model::overrides::PickedOverrides;
 use model::records::{Binding, BindingState, ClusterDecision, PolicySnapshot};
@@ -51,7 +51,8 @@ pub(super) fn policy_snapshots(
     let mut errors = Vec::new();
     let kept: Kept<PolicySnapshotObject> = Kept::read(tree, "SchedulingPolicySnapshot", &mut errors, snapshot_owner);
     let bindings: Kept<BindingObject> = Kept::read(tree, "ResourceBinding", &mut errors, binding_owner);
-    let (clusters, all) = (exported(tree, false, now), exported(tree, true, now));
+    let clusters = exported(tree, false, now);
+    let with_managed = exported(tree, true, now);
     let mut objects = Vec::new();
     for manifest in tree.inputs.iter().filter(|m| is_placement(m)) {
         let key = PlacementKey::of_namespace(&manifest.id.namespace, &manifest.id.name);
@@ -66,11 +67,11 @@ pub(super) fn policy_snapshots(
                 continue;
             }
         };
-        let of_leaver = |object: &BindingObject| {
-            tree.clusters.get(object.spec.target_cluster.as_str()).is_some_and(|member| member.deleting)
-        };
-        let own = |(_, object): &(_, BindingObject)| Arc::new(binding(&key, &policy, object, of_leaver(object)));
-        let own: Vec<Arc<Binding>> = bindings.of(&key).iter().map(own).collect();
+        let own = bindings.of(&key).iter().map(|(_, object)| {
+            let member = tree.clusters.get(object.spec.target_cluster.as_str());
+            Arc::new(binding(&key, &policy, object, member.is_some_and(|member| member.deleting)))
+        });
+        let own: Vec<Arc<Binding>> = own.collect();
         let delegated = match delegated(tree, &key, decided) {
             Ok(delegated) => delegated,
             Err(error) => {
@@ -83,7 +84,7 @@ pub(super) fn policy_snapshots(
             policy: policy.policy.as_ref(),
             policy_index: policy.index,
             // An OCM Placement may pick a ManagedCluster that has no MemberCluster.
-            clusters: if delegated.is_some() { &all } else { &clusters },
+            clusters: if delegated.is_some() { &with_managed } else { &clusters },
             bindings: &own,
             // As on a hub: a cluster with the placement is evaluated like any other.
             keep_held: false,
@@ -111,8 +112,7 @@ fn delegated(
         let message = format!("there are no decisions of an OCM Placement {name}");
         return Err(FieldError::new(format!("metadata.annotations.{OCM_PLACEMENT}"), message).hint("add the Placement"));
     };
-    let reason = |group: &String| reason(name, group);
-    Ok(Some(clusters.iter().map(|(cluster, group)| (cluster.clone(), reason(group))).collect()))
+    Ok(Some(clusters.iter().map(|(cluster, group)| (cluster.clone(), reason(name, group))).collect()))
 }
 
 fn scheduled(
@@ -123,8 +123,8 @@ fn scheduled(
     now: Timestamp,
 ) -> Result<Value, FieldError> {
     let policy = request.policy;
-    let names_nobody = |p: &PlacementPolicy| p.placement_type == PlacementType::PickFixed && p.cluster_names.is_empty();
-    let skipped = policy.is_some_and(names_nobody);
+    let skipped = policy
+        .is_some_and(|policy| policy.placement_type == PlacementType::PickFixed && policy.cluster_names.is_empty());
     let outcome = match delegated {
         Some(clusters) => schedule::schedule_decided(request, clusters),
         None if skipped => Ok(schedule::Outcome::default()),
@@ -177,19 +177,15 @@ fn policy<'m>(
         (Some(marked), None) => Some(marked),
         _ => by_index.last_key_value(),
     };
-    let hash = policy_hash(policy.as_ref());
-    let same = |object: &PolicySnapshotObject| {
-        policy_hash(scheduled_policy(key, object.spec.policy.as_ref()).as_ref()) == hash
-    };
-    Ok(match latest {
-        None => InForce { policy, index: 0, name: format!("{}-0", key.name) },
-        Some((&index, (_, object))) if same(object) => InForce { policy, index, name: object.metadata.name.clone() },
-        Some(_) => {
-            // After the highest of all, labelled or not: a hub may hold newer snapshots than the one in use.
-            let index = by_index.last_key_value().map_or(0, |(index, _)| index + 1);
-            InForce { policy, index, name: format!("{}-{index}", key.name) }
+    if let Some((&index, (_, object))) = latest {
+        let before = scheduled_policy(key, object.spec.policy.as_ref());
+        if policy_hash(before.as_ref()) == policy_hash(policy.as_ref()) {
+            return Ok(InForce { policy, index, name: object.metadata.name.clone() });
         }
-    })
+    }
+    // After the highest of all, labelled or not: a hub may hold newer snapshots than the one in use.
+    let index = by_index.last_key_value().map_or(0, |(index, _)| index + 1);
+    Ok(InForce { policy, index, name: format!("{}-{index}", key.name) })
 }
 
 fn index(snapshot: &PolicySnapshotObject) -> Result<u64, FieldError> {
@@ -254,10 +250,11 @@ impl<'m, T: DeserializeOwned> Kept<'m, T> {
         owner: fn(&T) -> Result<String, FieldError>,
     ) -> Self {
         let mut by_placement: BTreeMap<PlacementKey, Vec<(&Manifest, T)>> = BTreeMap::new();
-        let of_kind = |m: &&Manifest| {
-            m.id.group == PLACEMENT_GROUP && m.id.kind.strip_prefix("Cluster").unwrap_or(&m.id.kind) == kind
-        };
-        for manifest in tree.inputs.iter().filter(of_kind) {
+        for manifest in &tree.inputs {
+            let ObjectId { group, kind: found, .. } = &manifest.id;
+            if *group != PLACEMENT_GROUP || found.strip_prefix("Cluster").unwrap_or(found) != kind {
+                continue;
+            }
             let read = yaml::typed::<T>(&manifest.object).and_then(|object| match owner(&object) {
                 Ok(name) => Ok((name, object)),
                 Err(error) => Err(vec![error]),

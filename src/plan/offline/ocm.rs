@@ -41,20 +41,15 @@ pub(super) struct Decided {
 /// Documents that cannot be read.
 pub(super) fn decisions(tree: &Tree, now: Timestamp) -> Result<Decided, Vec<InputError>> {
     let documents: Vec<&Manifest> = tree.inputs.iter().filter(|manifest| manifest.id.group == OCM_GROUP).collect();
-    let wrong = |(position, errors): (usize, Vec<FieldError>)| -> Vec<InputError> {
-        errors.into_iter().map(|error| complain(documents[position], error)).collect()
-    };
-    let mut hub = Hub::read(documents.iter().map(|manifest| manifest.object.as_ref())).map_err(wrong)?;
+    let mut hub = Hub::read(documents.iter().map(|manifest| manifest.object.as_ref()))
+        .map_err(|(position, errors)| complaints(documents[position], errors))?;
     state_properties(&mut hub, tree, &documents);
     let mut decided = Decided { objects: Vec::new(), clusters: BTreeMap::new() };
     let mut placements: Vec<&Manifest> =
         documents.iter().copied().filter(|manifest| manifest.id.kind == "Placement").collect();
     placements.sort_by_key(|manifest| (&manifest.id.namespace, &manifest.id.name));
     for manifest in placements {
-        let complaints = |errors: Vec<FieldError>| -> Vec<InputError> {
-            errors.into_iter().map(|error| complain(manifest, error)).collect()
-        };
-        let object = read(manifest).map_err(complaints)?;
+        let object = read(manifest).map_err(|errors| complaints(manifest, errors))?;
         let key = Key::new(&object.metadata.namespace, &object.metadata.name);
         if object.metadata.deletion_timestamp.is_some() {
             continue;
@@ -69,7 +64,8 @@ pub(super) fn decisions(tree: &Tree, now: Timestamp) -> Result<Decided, Vec<Inpu
         let policy = OcmPolicy::new(object.spec.clone());
         let request =
             Request { key: &key, policy: &policy, hub: &hub, now, on_misconfigured: OnMisconfigured::Withdraw };
-        let outcome = schedule(&request).map_err(|error| complaints(vec![FieldError::new("", error.to_string())]))?;
+        let outcome =
+            schedule(&request).map_err(|error| complaints(manifest, vec![FieldError::new("", error.to_string())]))?;
         let pages = outcome.pages(&key, &hub).unwrap_or_default();
         decided.clusters.insert(key.clone(), grouped(&pages));
         decided.objects.extend(pages.iter().map(|page| page_object(&key, page)));
@@ -78,6 +74,10 @@ pub(super) fn decisions(tree: &Tree, now: Timestamp) -> Result<Decided, Vec<Inpu
         hub.set_selected(&key, &outcome.selected);
     }
     Ok(decided)
+}
+
+fn complaints(manifest: &Manifest, errors: Vec<FieldError>) -> Vec<InputError> {
+    errors.into_iter().map(|error| complain(manifest, error)).collect()
 }
 
 /// Ranks clusters by properties that git states by hand.
@@ -103,11 +103,12 @@ fn read(manifest: &Manifest) -> Result<Object<OcmPlacementSpec>, Vec<FieldError>
 }
 
 fn grouped(pages: &[Page]) -> BTreeMap<ClusterName, String> {
-    let named = |page: &Page| {
+    let mut groups = BTreeMap::new();
+    for page in pages {
         let group = page.labels.get(GROUP_NAME_LABEL).cloned().unwrap_or_default();
-        page.clusters.iter().map(move |cluster| (cluster.clone(), group.clone())).collect::<Vec<_>>()
-    };
-    pages.iter().flat_map(named).collect()
+        groups.extend(page.clusters.iter().map(|cluster| (cluster.clone(), group.clone())));
+    }
+    groups
 }
 
 fn page_object(key: &Key, page: &Page) -> Value {
@@ -123,13 +124,13 @@ fn page_object(key: &Key, page: &Page) -> Value {
 
 /// Returns the PlacementDecisions of a Placement, by name.
 fn standing<'d>(documents: &[&'d Manifest], key: &Key) -> Vec<&'d Value> {
-    let of_placement = |page: &&&Manifest| {
-        let labels = &page.object["metadata"]["labels"];
-        page.id.kind == "PlacementDecision"
-            && page.id.namespace == key.namespace
+    let pages = documents.iter().filter(|document| {
+        let labels = &document.object["metadata"]["labels"];
+        document.id.kind == "PlacementDecision"
+            && document.id.namespace == key.namespace
             && labels[PLACEMENT_LABEL].as_str() == Some(key.name.as_str())
-    };
-    let mut pages: Vec<&&Manifest> = documents.iter().filter(of_placement).collect();
+    });
+    let mut pages: Vec<&&Manifest> = pages.collect();
     pages.sort_by_key(|page| &page.id.name);
     pages.into_iter().map(|page| page.object.as_ref()).collect()
 }

@@ -21,7 +21,7 @@ pub(super) fn servers(strategies: &[Staged]) -> Vec<PrometheusServer> {
     if names.is_empty() {
         names.insert(SERVER);
     }
-    let server = |name: &str| PrometheusServer {
+    let servers = names.into_iter().map(|name| PrometheusServer {
         name: name.to_owned(),
         url: String::new(),
         token_file: None,
@@ -29,8 +29,8 @@ pub(super) fn servers(strategies: &[Staged]) -> Vec<PrometheusServer> {
         allow_insecure_http: false,
         interval: INTERVAL,
         timeout: INTERVAL,
-    };
-    names.into_iter().map(server).collect()
+    });
+    servers.collect()
 }
 
 impl<D: Deployment> Simulation<D> {

@@ -41,8 +41,7 @@ impl Dice {
 
     /// Returns a time between two, in whole milliseconds.
     pub fn time(&mut self, (shortest, longest): (Duration, Duration)) -> Duration {
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX - 1);
-        Duration::from_millis(self.between(ms(shortest), ms(longest)))
+        Duration::from_millis(self.between(millis(shortest), millis(longest)))
     }
 
     /// Returns one of several items; `None` if there is none.
@@ -50,6 +49,11 @@ impl Dice {
         let position = usize::try_from(self.below(of.len() as u64)).ok()?;
         of.get(position)
     }
+}
+
+/// Returns whole milliseconds; below the highest number, because a range to it has no length.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX - 1)
 }
 
 #[cfg(test)]

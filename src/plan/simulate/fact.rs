@@ -134,15 +134,6 @@ impl<O> Fact<O> {
 
 impl<O: fmt::Display> fmt::Display for Fact<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let order = |f: &mut fmt::Formatter<'_>, what: &str, order: &WorkOrder| {
-            let remove = if order.remove { " removal" } else { "" };
-            let (placement, cluster) = (&order.placement, &order.cluster);
-            write!(
-                f,
-                "{what} {placement} on {cluster}: generation {} snapshot {}{remove}",
-                order.generation, order.snapshot
-            )
-        };
         match self {
             Self::Began => f.write_str("began"),
             Self::Kept { key, value: Some(value) } => write!(f, "kept {key} {}", String::from_utf8_lossy(value)),
@@ -150,30 +141,30 @@ impl<O: fmt::Display> fmt::Display for Fact<O> {
             Self::Accepted(commit) => write!(f, "accepted {commit}"),
             Self::SourceSeen => f.write_str("the source was seen"),
             Self::PayloadGone(commit) => write!(f, "payload of {commit} is GONE"),
-            Self::Ordered(about) => order(f, "ordered", about),
+            Self::Ordered(about) => write_order(f, "ordered", about),
             Self::Sent { order: about, connection: (life, epoch) } => {
-                order(f, "sent", about)?;
+                write_order(f, "sent", about)?;
                 write!(f, " over {life}.{epoch}")
             }
-            Self::Answered { order: about, .. } => order(f, "answered", about),
+            Self::Answered { order: about, .. } => write_order(f, "answered", about),
             Self::Disconnected { cluster, connection: (life, epoch) } => {
                 write!(f, "disconnected {cluster} from {life}.{epoch}")
             }
             Self::Applied { order: about, object, digest, available, was_foreign } => {
-                order(f, if *was_foreign { "APPLIED to what is SHARED" } else { "APPLIED" }, about)?;
+                write_order(f, if *was_foreign { "APPLIED to what is SHARED" } else { "APPLIED" }, about)?;
                 let is = if *available { "available" } else { "not available yet" };
                 write!(f, " {object} as {:.8}, {is}", digest.as_str())
             }
             Self::Deleted { order: about, object, .. } => {
-                order(f, "DELETED", about)?;
+                write_order(f, "DELETED", about)?;
                 write!(f, " {object}")
             }
             Self::Released { order: about, object, .. } => {
-                order(f, "RELEASED", about)?;
+                write_order(f, "RELEASED", about)?;
                 write!(f, " {object}")
             }
             Self::Inventory { order: about, holds } => {
-                order(f, "INVENTORY", about)?;
+                write_order(f, "INVENTORY", about)?;
                 write!(f, " holds {holds:?}")
             }
             Self::Available { cluster, object } => write!(f, "available on {cluster}: {object}"),
@@ -183,4 +174,10 @@ impl<O: fmt::Display> fmt::Display for Fact<O> {
             Self::Own(own) => own.fmt(f),
         }
     }
+}
+
+fn write_order(f: &mut fmt::Formatter<'_>, what: &str, order: &WorkOrder) -> fmt::Result {
+    let WorkOrder { placement, cluster, generation, snapshot, .. } = order;
+    let remove = if order.remove { " removal" } else { "" };
+    write!(f, "{what} {placement} on {cluster}: generation {generation} snapshot {snapshot}{remove}")
 }

@@ -21,14 +21,17 @@ pub struct Latencies {
 
 impl Default for Latencies {
     fn default() -> Self {
-        let ms = |shortest, longest| (Duration::from_millis(shortest), Duration::from_millis(longest));
         Self {
-            source: ms(50, 500),
-            connect: ms(10, 200),
-            step: ms(2, 50),
-            report: ms(1, 50),
-            available: ms(500, 20_000),
-            restart: ms(100, 5_000),
+            source: millis(50, 500),
+            connect: millis(10, 200),
+            step: millis(2, 50),
+            report: millis(1, 50),
+            available: millis(500, 20_000),
+            restart: millis(100, 5_000),
         }
     }
+}
+
+fn millis(shortest: u64, longest: u64) -> (Duration, Duration) {
+    (Duration::from_millis(shortest), Duration::from_millis(longest))
 }

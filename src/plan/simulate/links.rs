@@ -149,7 +149,8 @@ impl<D: Deployment> Simulation<D> {
         let Some(reconciler) = &mut link.reconciler else { return };
         link.connected = true;
         link.failures = 0;
-        (link.reporting, link.waking) = (false, None);
+        link.reporting = false;
+        link.waking = None;
         reconciler.connect();
         for (parent, version) in member.parents_seen() {
             reconciler.take_parent(parent.clone(), version);
@@ -215,7 +216,8 @@ impl<D: Deployment> Simulation<D> {
 
     /// Schedules a member's unreported reports, and its next wake-up.
     pub fn arrange(&mut self, cluster: &ClusterName) {
-        let (now, ahead) = (self.now, self.process.ahead);
+        let now = self.now;
+        let ahead = self.process.ahead;
         let Some(link) = self.process.links.get_mut(cluster) else { return };
         let Some(reconciler) = &link.reconciler else { return };
         let connection = link.connection;
@@ -227,6 +229,7 @@ impl<D: Deployment> Simulation<D> {
             let pause = if is_busy { PROGRESS_PAUSE } else { REPORT_PAUSE };
             due.push((later(now, pause), Happening::Report(cluster.clone(), connection)));
         }
+        // A wake-up that is planned for an earlier moment finds this one too.
         if let Some(at) = reconciler.wake_at() {
             let at = at.checked_sub(ahead).unwrap_or(Timestamp::MAX).max(now);
             if link.waking.is_none_or(|known| at < known) {
@@ -302,8 +305,8 @@ impl<D: Deployment> Simulation<D> {
     pub fn perform(&mut self, cluster: &ClusterName, task: &Task, deletes_slowly: bool) -> Option<StepResult> {
         let clock = self.clock();
         let member = self.members.get_mut(cluster).filter(|member| !member.away)?;
-        let fate = |desired: &_| (self.fate)(cluster, desired);
-        let (result, changed, facts) = member.perform(task, fate, deletes_slowly, clock);
+        let (result, changed, facts) =
+            member.perform(task, |desired| (self.fate)(cluster, desired), deletes_slowly, clock);
         self.facts.extend(facts);
         if let Some(key) = changed {
             self.show(cluster, &key, task);
@@ -364,8 +367,9 @@ impl<D: Deployment> Simulation<D> {
         D::each_process(self, |this| {
             let Some(link) = this.process.links.get(cluster).filter(|link| link.connected) else { return };
             let connection = link.connection;
-            let (cluster, placement) = (cluster.clone(), placement.clone());
-            this.push_at(at, Happening::SeeInventory(cluster, connection, placement, Box::new(seen.clone())));
+            let happening =
+                Happening::SeeInventory(cluster.clone(), connection, placement.clone(), Box::new(seen.clone()));
+            this.push_at(at, happening);
         });
     }
 
@@ -379,7 +383,8 @@ impl<D: Deployment> Simulation<D> {
         let arrives = later(self.now, self.dice.time(self.latencies.report));
         let link = self.process.links.entry(cluster.clone()).or_default();
         link.seen_until = link.seen_until.max(arrives);
-        let (at, connection) = (link.seen_until, link.connection);
+        let at = link.seen_until;
+        let connection = link.connection;
         self.push_at(at, Happening::See(cluster.clone(), connection, sight));
     }
 

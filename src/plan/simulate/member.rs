@@ -104,10 +104,14 @@ impl SimulatedMember {
             }
             Step::ShowDrift { position, seen } => {
                 let desired = &order.manifests[*position];
-                let (key, manifest) = (desired.key.clone(), desired.digest.clone());
                 let drifted = seen.owned != owned(desired);
-                let found = Ok(Found { drifted, differences: Vec::new() });
-                (StepResult::Drift { key, manifest, seen: seen.clone(), found }, None, Vec::new())
+                let result = StepResult::Drift {
+                    key: desired.key.clone(),
+                    manifest: desired.digest.clone(),
+                    seen: seen.clone(),
+                    found: Ok(Found { drifted, differences: Vec::new() }),
+                };
+                (result, None, Vec::new())
             }
         }
     }
@@ -122,13 +126,16 @@ impl SimulatedMember {
 
     /// Returns the inventories, each with the version of its last write.
     pub(super) fn parents_seen(&self) -> impl Iterator<Item = (&Parent, u64)> {
-        let version = |placement| self.inventory_versions.get(placement).copied().unwrap_or_default();
-        self.inventories.iter().map(move |(placement, parent)| (parent, version(placement)))
+        self.inventories.iter().map(|(placement, parent)| (parent, self.inventory_version(placement)))
+    }
+
+    fn inventory_version(&self, placement: &PlacementKey) -> u64 {
+        self.inventory_versions.get(placement).copied().unwrap_or_default()
     }
 
     /// Returns an inventory as it is now, `None` where there is none, and the version of its last write or removal.
     pub(super) fn parent_seen(&self, placement: &PlacementKey) -> (Option<Parent>, u64) {
-        (self.inventories.get(placement).cloned(), self.inventory_versions.get(placement).copied().unwrap_or_default())
+        (self.inventories.get(placement).cloned(), self.inventory_version(placement))
     }
 
     fn delete<O>(
@@ -137,13 +144,13 @@ impl SimulatedMember {
         named: &LiveObject,
         slowly: bool,
     ) -> (StepResult, Option<ObjectKey>, Vec<Fact<O>>) {
-        let (key, uid) = (named.id.key(), named.uid.clone());
-        let answer = |gone| StepResult::Deleted { key: key.clone(), uid: uid.clone(), gone };
+        let key = named.id.key();
+        let uid = named.uid.clone();
         let Some(live) = self.objects.get_mut(&key).filter(|live| !live.applyset.is_empty()) else {
-            return (answer(true), None, Vec::new());
+            return (StepResult::Deleted { key, uid, gone: true }, None, Vec::new());
         };
         // Like preconditions: what was recreated or changed since it was listed is not hit.
-        if (&live.uid, live.resource_version) != (&uid, named.resource_version) {
+        if live.uid != uid || live.resource_version != named.resource_version {
             return (StepResult::Changed { live: live.clone() }, None, Vec::new());
         }
         self.writes += 1;
@@ -159,7 +166,7 @@ impl SimulatedMember {
         } else {
             self.objects.remove(&key);
         }
-        (answer(!slowly), Some(key.clone()), vec![fact])
+        (StepResult::Deleted { key: key.clone(), uid, gone: !slowly }, Some(key), vec![fact])
     }
 
     fn release<O>(
@@ -167,7 +174,8 @@ impl SimulatedMember {
         order: &Arc<WorkOrder>,
         named: &LiveObject,
     ) -> (StepResult, Option<ObjectKey>, Vec<Fact<O>>) {
-        let (key, uid) = (named.id.key(), named.uid.clone());
+        let key = named.id.key();
+        let uid = named.uid.clone();
         let answer = StepResult::Deleted { key: key.clone(), uid: uid.clone(), gone: true };
         let Some(live) = self.objects.get_mut(&key).filter(|live| live.uid == uid) else {
             return (answer, None, Vec::new());
@@ -191,22 +199,12 @@ impl SimulatedMember {
     ) -> (Answer, Vec<Fact<O>>) {
         let known = self.objects.get(&desired.key);
         let ours = applyset_id(&order.placement);
-        // In the order of `probe_take_over` in members' tasks: another owner first, then existing objects.
-        if let Some(known) = known.filter(|known| probe && *known.applyset != *ours) {
-            if let Some(owner) = known.owner.as_deref().filter(|_| !order.strategy.allow_co_ownership) {
-                return (Answer::refused(ApplyOutcome::FailedToTakeOver, owned_by_another(owner)), Vec::new());
-            }
-            let differs = known.manifest.as_ref() != Some(&desired.digest);
-            match order.strategy.when_to_take_over {
-                WhenToTakeOver::Never => {
-                    return (Answer::refused(ApplyOutcome::NotTakenOver, "it was there before".to_owned()), Vec::new());
-                }
-                WhenToTakeOver::IfNoDiff if differs => {
-                    let text = "it was there before and differs".to_owned();
-                    return (Answer::refused(ApplyOutcome::FailedToTakeOver, text), Vec::new());
-                }
-                WhenToTakeOver::IfNoDiff | WhenToTakeOver::Always => {}
-            }
+        if let Some(known) = known
+            && probe
+            && *known.applyset != *ours
+            && let Some(refused) = not_taken_over(order, desired, known)
+        {
+            return (refused, Vec::new());
         }
         if fate == Fate::Refused {
             let text = format!("{}: the API server refused it (422 Invalid)", desired.id);
@@ -274,8 +272,29 @@ impl SimulatedMember {
 
     /// Returns the event for an object's present state; a missing one is gone at the member's newest version.
     pub fn sight(&self, key: &ObjectKey) -> Sight {
-        let gone = || Sight::Gone(key.clone(), self.version);
-        self.objects.get(key).map_or_else(gone, |live| Sight::There(Box::new(live.clone())))
+        match self.objects.get(key) {
+            Some(live) => Sight::There(Box::new(live.clone())),
+            None => Sight::Gone(key.clone(), self.version),
+        }
+    }
+}
+
+/// Returns why an object that another has is not taken over; `None` if it is.
+///
+/// In the order of `probe_take_over` in members' tasks: another owner first, then existing objects.
+fn not_taken_over(order: &WorkOrder, desired: &Desired, known: &LiveObject) -> Option<Answer> {
+    if let Some(owner) = known.owner.as_deref()
+        && !order.strategy.allow_co_ownership
+    {
+        return Some(Answer::refused(ApplyOutcome::FailedToTakeOver, owned_by_another(owner)));
+    }
+    let differs = known.manifest.as_ref() != Some(&desired.digest);
+    match order.strategy.when_to_take_over {
+        WhenToTakeOver::Never => Some(Answer::refused(ApplyOutcome::NotTakenOver, "it was there before".to_owned())),
+        WhenToTakeOver::IfNoDiff if differs => {
+            Some(Answer::refused(ApplyOutcome::FailedToTakeOver, "it was there before and differs".to_owned()))
+        }
+        WhenToTakeOver::IfNoDiff | WhenToTakeOver::Always => None,
     }
 }
 

@@ -13,7 +13,7 @@ use engine::persist::SavedRecords;
 use engine::store::{Op, Store as _};
 use engine::{Batch, Core, Effect, Event, MemberCommand, SourceEvent};
 use model::commands::{Command, Done, Person, Refusal};
-use model::id::{ClusterName, CommitId};
+use model::id::ClusterName;
 use model::work::SourceName;
 
 /// What a process has for itself.
@@ -83,8 +83,8 @@ impl<D: Deployment> Simulation<D> {
         let mut facts = if let Event::Source(news) = &event { Fact::of_news(news) } else { Vec::new() };
         let effects = core.take_in(event, now);
         // Late answers are dropped: an earlier process's commit after a newer one.
-        let is_taken = |commit: &CommitId| core.source().accepted.as_ref() == Some(commit);
-        facts.retain(|fact| !matches!(fact, Fact::Accepted(commit) if !is_taken(commit)));
+        let accepted = core.source().accepted.as_ref();
+        facts.retain(|fact| !matches!(fact, Fact::Accepted(commit) if accepted != Some(commit)));
         self.facts.extend(facts);
         self.act(effects);
     }
@@ -191,8 +191,7 @@ impl<D: Deployment> Simulation<D> {
                 // Like the source's thread (`Follower::retain`).
                 let heard = fresh.iter().position(|commit| *commit == at).unwrap_or(0);
                 fresh.drain(..heard);
-                let is_kept = |c: &CommitId| named.contains(c) || fresh.contains(c) || accepted.as_ref() == Some(c);
-                pins.retain(is_kept);
+                pins.retain(|pin| named.contains(pin) || fresh.contains(pin) || accepted.as_ref() == Some(pin));
             }
             Effect::Ask(_, queries) => self.answer_queries(queries),
             // No history is rewritten, and there is no hub and no forge.

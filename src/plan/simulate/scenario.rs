@@ -308,7 +308,8 @@ impl<'a> Driver<'a> {
             return;
         }
         let now = self.simulation.now;
-        (self.changed_at, self.rests) = (now, None);
+        self.changed_at = now;
+        self.rests = None;
         let Some(core) = self.simulation.core() else { return };
         let mut asked = Vec::new();
         for key in changed {
@@ -324,7 +325,8 @@ impl<'a> Driver<'a> {
     fn act(&mut self, mark: u64) {
         self.marks = self.marks.saturating_sub(1);
         let action = usize::try_from(mark).ok().and_then(|mark| self.actions.get(mark)).cloned();
-        (self.changed_at, self.rests) = (self.simulation.now, None);
+        self.changed_at = self.simulation.now;
+        self.rests = None;
         match action {
             Some(Action::Reach(cluster, answers)) => {
                 self.simulation.set_reachable(&cluster, answers);
@@ -339,16 +341,18 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// Tells whether an approval names a gate, by its run or by its placement.
+    fn is_meant(&self, approval: &TimedApproval, gate: &OpenGate) -> bool {
+        let named = gate.run.as_deref().unwrap_or(gate.placement.name.as_str());
+        let is_named = approval.run.as_ref().is_none_or(|run| run == named || *run == gate.placement.name);
+        gate.stage == approval.stage && is_named && self.watch.is_chosen(&gate.placement)
+    }
+
     /// A person approves what waits.
     fn approve_waiting(&mut self, approval: &TimedApproval) {
         let placements = self.simulation.core().map(engine::Core::placements);
         let open = placements.into_iter().flatten().flat_map(|(key, state)| open_gates(key, state));
-        let is_meant = |gate: &OpenGate| {
-            let named = gate.run.as_deref().unwrap_or(gate.placement.name.as_str());
-            let is_named = approval.run.as_ref().is_none_or(|run| run == named || *run == gate.placement.name);
-            gate.stage == approval.stage && is_named && self.watch.is_chosen(&gate.placement)
-        };
-        let meant: Vec<OpenGate> = open.filter(is_meant).collect();
+        let meant: Vec<OpenGate> = open.filter(|gate| self.is_meant(approval, gate)).collect();
         let named = approval.run.as_ref().map(|run| format!("{run}, ")).unwrap_or_default();
         let stage = &approval.stage;
         if meant.is_empty() {

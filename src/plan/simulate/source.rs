@@ -52,8 +52,12 @@ impl<D: Deployment> Simulation<D> {
 
     /// The source thread looks at the source, and says what is new.
     pub fn poll(&mut self) {
-        let Some(tip) = self.source.tip.clone().filter(|_| self.process.core.is_some()) else { return };
+        if self.process.core.is_none() {
+            return;
+        }
+        let Some(tip) = self.source.tip.clone() else { return };
         let thread = &mut self.process.source;
+        // A commit is judged once, whatever became of it.
         if thread.reported.as_ref() == Some(&tip) {
             return;
         }
@@ -76,18 +80,17 @@ impl<D: Deployment> Simulation<D> {
     /// # Errors
     /// Why it cannot be read.
     pub fn payload(&mut self, snapshot: &ResourceSnapshot) -> Result<Payload, String> {
-        let tree = |commit: &CommitId| match self.source.commits.get(commit) {
-            Some(Ok(tree)) if self.source.pins.contains(commit) => Ok(&**tree),
-            _ => Err(commit.clone()),
-        };
-        let trees: Result<Vec<&Tree>, CommitId> = snapshot.commits().map(tree).collect();
-        match trees {
-            Ok(trees) => payload_among(&trees, snapshot),
-            Err(commit) => {
-                self.facts.push(Fact::PayloadGone(commit));
-                Err("its commit is gone".to_owned())
+        let mut trees: Vec<&Tree> = Vec::new();
+        for commit in snapshot.commits() {
+            match self.source.commits.get(commit) {
+                Some(Ok(tree)) if self.source.pins.contains(commit) => trees.push(tree),
+                _ => {
+                    self.facts.push(Fact::PayloadGone(commit.clone()));
+                    return Err("its commit is gone".to_owned());
+                }
             }
         }
+        payload_among(&trees, snapshot)
     }
 
     /// Returns what members hold of a placement. A commit that was accepted once is there: no history is rewritten.

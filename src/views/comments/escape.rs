@@ -42,11 +42,12 @@ pub fn shorten(text: &str, chars: usize) -> String {
         return text.to_owned();
     }
     let Some(mut room) = chars.checked_sub(1) else { return String::new() };
-    let fits = |grapheme: &&str| {
-        let left = room.checked_sub(grapheme.chars().count());
-        left.inspect(|left| room = *left).is_some()
-    };
-    let mut short: String = text.graphemes(true).take_while(fits).collect();
+    let mut short = String::new();
+    for grapheme in text.graphemes(true) {
+        let Some(left) = room.checked_sub(grapheme.chars().count()) else { break };
+        room = left;
+        short.push_str(grapheme);
+    }
     short.truncate(short.trim_end().len());
     short.push('…');
     short

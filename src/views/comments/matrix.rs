@@ -26,8 +26,8 @@ pub fn matrix(placements: &[&Progress]) -> String {
 fn columns<'a>(placements: &[&'a Progress]) -> Vec<&'a str> {
     let mut columns: Vec<&str> = Vec::new();
     for placement in placements {
-        let is_known = |stage: &StageProgress| columns.iter().any(|name| *name == stage.name);
-        let mut next = if placement.stages.iter().any(is_known) { 0 } else { columns.len() };
+        let is_known = placement.stages.iter().any(|stage| columns.contains(&stage.name.as_str()));
+        let mut next = if is_known { 0 } else { columns.len() };
         for stage in &placement.stages {
             let known = columns.iter().position(|name| *name == stage.name);
             let at = known.unwrap_or(next);
@@ -42,12 +42,9 @@ fn columns<'a>(placements: &[&'a Progress]) -> Vec<&'a str> {
 
 fn row(placement: &Progress, columns: &[&str]) -> String {
     let is_left = matches!(placement.state, ProgressState::Superseded { .. });
-    let cells = columns.iter().map(|name| {
-        let stage = placement.stages.iter().find(|stage| stage.name == *name).filter(|_| !is_left);
-        stage.map_or_else(
-            || " |".to_owned(),
-            |stage| format!(" {} {}/{} |", sign(&stage.state), stage.done, stage.total),
-        )
+    let cells = columns.iter().map(|name| match placement.stages.iter().find(|stage| stage.name == *name) {
+        Some(stage) if !is_left => format!(" {} {}/{} |", sign(&stage.state), stage.done, stage.total),
+        _ => " |".to_owned(),
     });
     let name = code_cell(&placement.placement.to_string());
     format!("| {name} |{} {} |\n", cells.collect::<Vec<_>>().concat(), standing(placement))
@@ -55,7 +52,8 @@ fn row(placement: &Progress, columns: &[&str]) -> String {
 
 /// Describes all clusters of a placement: how many are done, and what it does.
 fn standing(placement: &Progress) -> String {
-    let (sign, count) = (sign(&placement.state), format!("{}/{}", placement.done, placement.total));
+    let sign = sign(&placement.state);
+    let count = format!("{}/{}", placement.done, placement.total);
     let words = match &placement.state {
         ProgressState::Done => return format!("{sign} {count}"),
         ProgressState::Superseded { .. } => return format!("{sign} {}", state_text(&placement.state)),
@@ -77,16 +75,18 @@ pub fn details(placement: &Progress) -> Option<String> {
     if is_left || (placement.stages.is_empty() && clusters.is_empty()) {
         return None;
     }
-    let table = |head: &str, rows: Vec<String>| match rows.len() {
-        0 => String::new(),
-        _ => format!("{head}\n{}\n", rows.concat()),
-    };
-    let stages = placement.stages.iter().map(stage_row).collect();
+    let stages = placement.stages.iter().map(stage_row);
     let stages = table("| stage | clusters | state | who and when |\n|---|---|---|---|", stages);
-    let clusters = clusters.into_iter().map(cluster_row).collect();
+    let clusters = clusters.into_iter().map(cluster_row);
     let clusters = table("| cluster | state | message |\n|---|---|---|", clusters);
     let title = prose(&placement.placement.to_string());
     Some(format!("\n<details><summary>{title}: stages and clusters</summary>\n\n{stages}{clusters}</details>\n"))
+}
+
+/// Returns a table, or nothing where it has no rows.
+fn table(head: &str, rows: impl Iterator<Item = String>) -> String {
+    let rows: String = rows.collect();
+    if rows.is_empty() { rows } else { format!("{head}\n{rows}\n") }
 }
 
 fn stage_row(stage: &StageProgress) -> String {
@@ -104,12 +104,14 @@ fn stage_row(stage: &StageProgress) -> String {
         message if is_said_by_message => cell(message),
         message => format!("{}: {}", state_text(&stage.state), cell(message)),
     };
-    let (name, sign) = (code_cell(&stage.name), sign(&stage.state));
+    let name = code_cell(&stage.name);
+    let sign = sign(&stage.state);
     format!("| {name} | {}/{} | {sign} {description} | {} |\n", stage.done, stage.total, facts.join(", "))
 }
 
 fn cluster_row(cluster: &ClusterProgress) -> String {
-    let (name, sign) = (code_cell(cluster.name.as_str()), sign(&cluster.state));
+    let name = code_cell(cluster.name.as_str());
+    let sign = sign(&cluster.state);
     format!("| {name} | {sign} {} | {} |\n", state_text(&cluster.state), prose(&cluster.message))
 }
 

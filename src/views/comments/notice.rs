@@ -41,10 +41,6 @@ pub enum Need<'a> {
 
 /// Returns what a person must do for a placement.
 pub fn needs(progress: &Progress) -> Vec<Need<'_>> {
-    let gate = |stage| -> Option<Need<'_>> {
-        let stage: &StageProgress = stage;
-        Some(Need::Gate { gate: stage.gate.as_ref()?, stage: Some(stage) })
-    };
     let mut needs: Vec<Need> = Vec::new();
     if matches!(progress.state, ProgressState::Failed | ProgressState::Error) {
         let stage = progress.stages.iter().find(|stage| stage.state == ProgressState::Failed);
@@ -55,7 +51,8 @@ pub fn needs(progress: &Progress) -> Vec<Need<'_>> {
         needs.push(Need::Failure { stage, message, clusters, can_retry });
     }
     if !progress.state.is_final() {
-        needs.extend(progress.stages.iter().filter_map(gate));
+        let gates = progress.stages.iter().filter_map(|stage| Some((stage, stage.gate.as_ref()?)));
+        needs.extend(gates.map(|(stage, gate)| Need::Gate { gate, stage: Some(stage) }));
     }
     // Also after the rollout has ended: this gate protects only deletions.
     needs.extend(progress.deletions.as_ref().map(|gate| Need::Gate { gate, stage: None }));
@@ -88,8 +85,9 @@ pub fn notice(
     is_one_of_many: bool,
     voice: &CommandStyle,
 ) -> String {
-    let text = |request: &NeedGroup<'_>| request_text(commit, request, is_one_of_many, voice);
-    let texts: Vec<String> = requests(needs).iter().map(text).collect();
+    let requests = requests(needs);
+    let texts = requests.iter().map(|request| request_text(commit, request, is_one_of_many, voice));
+    let texts: Vec<String> = texts.collect();
     let how = ways(needs, asks, voice).map(|how| format!("\n{how}\n"));
     texts.join("\n") + &how.unwrap_or_default()
 }
@@ -97,13 +95,8 @@ pub fn notice(
 /// Describes how to approve, in the comment whose reactions count; `None` if it asks for no approval. A reaction approves every
 /// stage that the comment asks for, and deletions only if the comment never asked for anything else.
 pub fn ways(needs: &[(&Progress, Need<'_>)], asks: usize, voice: &CommandStyle) -> Option<String> {
-    let gates = |is_stage: bool| {
-        needs
-            .iter()
-            .filter(move |(_, need)| matches!(need, Need::Gate { stage, .. } if stage.is_some() == is_stage))
-            .count()
-    };
-    let (stages, deletions) = (gates(true), gates(false));
+    let stages = needs.iter().filter(|(_, need)| matches!(need, Need::Gate { stage: Some(_), .. })).count();
+    let deletions = needs.iter().filter(|(_, need)| matches!(need, Need::Gate { stage: None, .. })).count();
     if stages + deletions == 0 {
         return None;
     }
@@ -111,6 +104,7 @@ pub fn ways(needs: &[(&Progress, Need<'_>)], asks: usize, voice: &CommandStyle) 
         return Some(format!("Not approved by comment: {}.", prose(&why)));
     }
     let line = if requests(needs).len() == 1 { "this line" } else { "one of these lines" };
+    // A reaction to an earlier text of the comment would approve deletions that it did not ask for then.
     if stages == 0 && asks > 1 {
         return Some(format!("To approve, write {line} in a new comment."));
     }
@@ -153,18 +147,21 @@ fn stage_text(commit: &CommitId, gates: &[(&Progress, Need<'_>)], voice: &Comman
     names.extend(gates.len().checked_sub(NAMED_MAX).filter(|more| *more > 0).map(|more| format!("and {more} more")));
     let since = gates.iter().map(|(_, gate, _)| gate.since).min().unwrap_or(first.since);
     let people: BTreeSet<&str> = gates.iter().map(|(_, gate, _)| approvers(gate, voice)).collect();
+    // Where different people may approve, each row of the table says who.
     let people = match people.iter().collect::<Vec<_>>()[..] {
         [people] if !people.is_empty() => format!("; {} may approve", code(people)),
         _ => String::new(),
     };
     let line = voice.line("approve", Some(&first.stage), None, commit);
     let for_all = if line.is_some() { " For all of them:" } else { "" };
-    let row = |(progress, gate, stage): &(&Progress, &GateProgress, &StageProgress)| {
-        let (name, digest) = (code_cell(&progress.placement.to_string()), code_cell(gate.digest.short()));
-        let (what, people) = (cell(&gate_text(stage)), code_cell(approvers(gate, voice)));
+    let rows = gates.iter().take(ROWS_MAX).map(|(progress, gate, stage)| {
+        let name = code_cell(&progress.placement.to_string());
+        let what = cell(&gate_text(stage));
+        let digest = code_cell(gate.digest.short());
+        let people = code_cell(approvers(gate, voice));
         format!("| {name} | {what} | {digest} | {} of {} | {people} |\n", gate.given, gate.required)
-    };
-    let rows: Vec<String> = gates.iter().take(ROWS_MAX).map(row).collect();
+    });
+    let rows: String = rows.collect();
     format!(
         "✋ **{} placements wait at stage {}**: {}\n\nThe first waits since {}{people}.{for_all}\n{}\n\
          <details><summary>What exactly is approved</summary>\n\n| placement | waits | digest | approvals | may approve |\n\
@@ -174,7 +171,7 @@ fn stage_text(commit: &CommitId, gates: &[(&Progress, Need<'_>)], voice: &Comman
         names.join(", "),
         when(since),
         block(&[line]),
-        rows.concat()
+        rows
     )
 }
 
@@ -193,7 +190,7 @@ fn need_text(
     match need {
         Need::Gate { gate, stage } => {
             // A stage's name with the commit means every placement that waits there, which is this one.
-            let key = key.filter(|_| stage.is_none());
+            let key = if stage.is_none() { key } else { None };
             let line = voice.line("approve", Some(&gate.stage), key, commit);
             let head = match stage {
                 Some(stage) => format!("✋ **{placement}, stage {}**: {}", code(&stage.name), cell(&gate_text(stage))),
@@ -229,10 +226,12 @@ fn gate_text(stage: &StageProgress) -> String {
 
 /// Describes since when a gate waits, its digest, the required approvals, and who may approve. Names are never mentions.
 fn gate_facts(gate: &GateProgress, voice: &CommandStyle) -> String {
-    let (digest, people) = (gate.digest.short(), approvers(gate, voice));
+    let since = when(gate.since);
+    let digest = code(gate.digest.short());
+    let GateProgress { given, required, .. } = gate;
+    let people = approvers(gate, voice);
     let people = if people.is_empty() { String::new() } else { format!("; {} may approve", code(people)) };
-    let (given, required) = (gate.given, gate.required);
-    format!("Waits since {}; digest {}; {given} of {required} approvals{people}.", when(gate.since), code(digest))
+    format!("Waits since {since}; digest {digest}; {given} of {required} approvals{people}.")
 }
 
 fn block(lines: &[Option<String>]) -> String {
@@ -243,7 +242,6 @@ fn block(lines: &[Option<String>]) -> String {
 /// Returns commands of [`CommandStyle::line`] to copy, each in its own code block and unescaped: [`super::escape::fenced`]
 /// would add a character that is copied with the command. A line with other characters than such commands have is left out.
 pub fn to_copy(lines: &[&str]) -> String {
-    let is_plain = |line: &&&str| line.bytes().all(|b| b.is_ascii_alphanumeric() || b" /=.-".contains(&b));
-    let blocks = lines.iter().filter(is_plain).map(|line| format!("\n```text\n{line}\n```\n"));
-    blocks.collect::<Vec<_>>().concat()
+    let plain = lines.iter().filter(|line| line.bytes().all(|b| b.is_ascii_alphanumeric() || b" /=.-".contains(&b)));
+    plain.map(|line| format!("\n```text\n{line}\n```\n")).collect()
 }

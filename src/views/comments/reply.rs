@@ -39,21 +39,22 @@ pub fn issue_body(commit: &CommitId, branch: &str, voice: &CommandStyle) -> Stri
 
 /// Describes why a commit on the branch is not rolled out: the position of each error.
 pub fn refused_commit(commit: &CommitId, errors: &[InputError]) -> String {
-    let described = |error: &InputError| {
-        let line = if error.line > 0 { format!(":{}", error.line) } else { String::new() };
-        let place = code(&format!("{}{line}", error.path));
-        let about = [&error.object, &error.field].into_iter().flatten().map(|part| format!(" {},", code(part)));
-        let about = about.collect::<Vec<_>>().concat();
-        let hint = error.hint.as_ref().map(|hint| format!("; {}", cell(hint))).unwrap_or_default();
-        format!("- {place}:{about} {}{hint}\n", prose(&error.message))
-    };
     let head = format!("❌ **{} is not rolled out**: what was rolled out before stays.\n", code(commit.short()));
-    let list = errors.iter().take(ERRORS_MAX).map(described).collect::<Vec<_>>().concat();
+    let list: String = errors.iter().take(ERRORS_MAX).map(error_item).collect();
     let more = match errors.len().saturating_sub(ERRORS_MAX) {
         0 => String::new(),
         more => format!("\nand {more} more\n"),
     };
     format!("{head}\n{list}{more}")
+}
+
+fn error_item(error: &InputError) -> String {
+    let line = if error.line > 0 { format!(":{}", error.line) } else { String::new() };
+    let place = code(&format!("{}{line}", error.path));
+    let about = [&error.object, &error.field].into_iter().flatten().map(|part| format!(" {},", code(part)));
+    let about: String = about.collect();
+    let hint = error.hint.as_ref().map(|hint| format!("; {}", cell(hint))).unwrap_or_default();
+    format!("- {place}:{about} {}{hint}\n", prose(&error.message))
 }
 
 /// Describes that a branch does not descend from the accepted commit, and how to accept it.

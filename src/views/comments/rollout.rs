@@ -71,9 +71,9 @@ pub fn stamped(body: &str, at: Timestamp) -> String {
 /// the details of finished placements, from the first on; then those of the others; then the list of commands; then the table.
 /// Requests to people stay.
 pub fn rollout_comment(report: &RolloutReport) -> String {
-    let all_superseded = || report.placements.iter().all(|p| matches!(p.state, ProgressState::Superseded { .. }));
+    let mut states = report.placements.iter().map(|placement| &placement.state);
     // One line: two reports that look active would send readers to the wrong one.
-    if !report.placements.is_empty() && all_superseded() {
+    if !report.placements.is_empty() && states.all(|state| matches!(state, ProgressState::Superseded { .. })) {
         let by = report.placements.iter().map(|placement| state_text(&placement.state)).max().unwrap_or_default();
         return format!("⏩ {}: {by}\n", commit_text(report));
     }
@@ -100,8 +100,7 @@ fn fixed(text: String) -> CommentPart {
 }
 
 fn fitting(mut parts: Vec<CommentPart>) -> String {
-    let length = |part: &CommentPart| part.text.chars().count();
-    let mut total: usize = parts.iter().map(length).sum();
+    let mut total: usize = parts.iter().map(|part| part.text.chars().count()).sum();
     let mut ranks: Vec<(u8, usize)> = parts.iter().filter_map(|part| part.rank).collect();
     ranks.sort_unstable();
     let mut is_whole = true;
@@ -109,11 +108,10 @@ fn fitting(mut parts: Vec<CommentPart>) -> String {
         if total + SHORTENED.len() <= COMMENT_CHARS_MAX {
             break;
         }
-        let gone = parts.iter_mut().filter(|part| part.rank == Some(rank));
-        gone.for_each(|part| {
-            total -= length(part);
+        for part in parts.iter_mut().filter(|part| part.rank == Some(rank)) {
+            total -= part.text.chars().count();
             part.text.clear();
-        });
+        }
         is_whole = false;
     }
     let mut text: String = parts.into_iter().map(|part| part.text).collect();
@@ -146,15 +144,19 @@ fn needed(report: &RolloutReport) -> Vec<CommentPart> {
         .flat_map(|placement| needs(placement).into_iter().map(move |need| (placement, need)))
         .collect();
     let requests = requests(&all);
-    let text = |request: &Vec<_>| fixed(format!("\n{}", request_text(commit, request, is_one_of_many, &report.voice)));
-    let mut parts: Vec<CommentPart> = requests.iter().take(NEEDS_MAX).map(text).collect();
-    if !parts.is_empty() {
-        parts.insert(0, fixed("\n#### Needs you\n".to_owned()));
+    let mut parts = Vec::new();
+    if !requests.is_empty() {
+        parts.push(fixed("\n#### Needs you\n".to_owned()));
+    }
+    for request in requests.iter().take(NEEDS_MAX) {
+        parts.push(fixed(format!("\n{}", request_text(commit, request, is_one_of_many, &report.voice))));
     }
     let more = requests.len().saturating_sub(NEEDS_MAX);
     parts.extend((more > 0).then(|| fixed(format!("\nand {more} more\n"))));
-    let how = ways(&all, report.asks, &report.voice).filter(|_| report.asks > 0);
-    parts.extend(how.map(|how| fixed(format!("\n{how}\n"))));
+    // A reaction to a comment that asks for nothing approves nothing.
+    if report.asks > 0 {
+        parts.extend(ways(&all, report.asks, &report.voice).map(|how| fixed(format!("\n{how}\n"))));
+    }
     parts
 }
 

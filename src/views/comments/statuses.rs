@@ -10,7 +10,7 @@ use super::totals::totals;
 use model::forge::{CommitStatus, StatusState};
 use model::id::PlacementKey;
 use model::manifest::InputError;
-use model::progress::{Progress, ProgressState, StageProgress};
+use model::progress::{Progress, ProgressState};
 
 /// The context of a commit's rollout as a whole.
 pub const ROLLOUT_CONTEXT: &str = "gitfleet";
@@ -28,8 +28,9 @@ pub fn context(placement: &PlacementKey) -> String {
 
 /// Returns the status of a rollout as a whole: its placements, counted by what they do. It fails as soon as one of them fails.
 pub fn rollout_status(placements: &[&Progress], chars: usize, url: Option<&str>) -> CommitStatus {
-    let has = |state: &StatusState| placements.iter().any(|progress| status_state(&progress.state) == *state);
-    let state = [StatusState::Failure, StatusState::Error, StatusState::Pending].into_iter().find(has);
+    let states: Vec<StatusState> = placements.iter().map(|progress| status_state(&progress.state)).collect();
+    let worst_first = [StatusState::Failure, StatusState::Error, StatusState::Pending];
+    let state = worst_first.into_iter().find(|state| states.contains(state));
     CommitStatus {
         context: ROLLOUT_CONTEXT.to_owned(),
         state: state.unwrap_or(StatusState::Success),
@@ -43,8 +44,9 @@ pub fn rollout_status(placements: &[&Progress], chars: usize, url: Option<&str>)
 pub fn statuses(progress: &Progress, chars: usize, url: Option<&str>) -> Vec<CommitStatus> {
     let context = context(&progress.placement);
     let own = status(context.clone(), &progress.state, &description(progress), chars, url);
-    let has_begun = |stage: &&StageProgress| !matches!(stage.state, ProgressState::Queued | ProgressState::Skipped);
-    let stages = progress.stages.iter().filter(has_begun).map(|stage| {
+    let begun =
+        progress.stages.iter().filter(|stage| !matches!(stage.state, ProgressState::Queued | ProgressState::Skipped));
+    let stages = begun.map(|stage| {
         let text = counted(stage.done, stage.total, &stage.state, &stage.message);
         status(format!("{context}/{}", stage.name), &stage.state, &text, chars, url)
     });
@@ -77,14 +79,12 @@ fn status_state(state: &ProgressState) -> StatusState {
 
 /// Describes the state of a placement by its current stage.
 fn description(progress: &Progress) -> String {
-    let is_over = progress.state.is_final();
-    let current = progress.stages.iter().find(|stage| !stage.state.is_final()).filter(|_| !is_over);
-    match current {
-        Some(stage) => {
+    match progress.stages.iter().find(|stage| !stage.state.is_final()) {
+        Some(stage) if !progress.state.is_final() => {
             let message = if progress.message.is_empty() { &stage.message } else { &progress.message };
             format!("{} {}", stage.name, counted(stage.done, stage.total, &progress.state, message))
         }
-        None => counted(progress.done, progress.total, &progress.state, &progress.message),
+        _ => counted(progress.done, progress.total, &progress.state, &progress.message),
     }
 }
 
@@ -114,8 +114,12 @@ pub fn refused_status(errors: &[InputError], chars: usize, url: Option<&str>) ->
 }
 
 fn plan(state: StatusState, text: &str, chars: usize, url: Option<&str>) -> CommitStatus {
-    let (context, description) = (PLAN_CONTEXT.to_owned(), plain(text, chars));
-    CommitStatus { context, state, description, target_url: url.map(str::to_owned) }
+    CommitStatus {
+        context: PLAN_CONTEXT.to_owned(),
+        state,
+        description: plain(text, chars),
+        target_url: url.map(str::to_owned),
+    }
 }
 
 /// Returns the position of the first error and the count of the others; a long message is truncated.

@@ -46,10 +46,6 @@ impl CommandStyle {
         placement: Option<&PlacementKey>,
         commit: &CommitId,
     ) -> Option<String> {
-        let is_name = |text: &str| {
-            let is_known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-            !text.is_empty() && text.bytes().all(is_known)
-        };
         if verb == "approve" && !self.made_elsewhere.is_empty() {
             return None;
         }
@@ -70,6 +66,10 @@ impl CommandStyle {
     pub fn prefix(&self) -> &'static str {
         if self.short { "/" } else { "/gitfleet " }
     }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.')
 }
 
 /// Returns a state in a word or two, safe in any place.

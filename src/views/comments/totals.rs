@@ -27,8 +27,6 @@ pub fn urgency(state: &ProgressState) -> u8 {
 /// Returns what a placement does, as it is said of one and of several: `waits at canary`, `wait at canary`. Names of stages are
 /// as their author wrote them: escape the words.
 pub fn doing(progress: &Progress) -> [String; 2] {
-    let same = |words: &str| [words.to_owned(), words.to_owned()];
-    let waits = |what: &str| [format!("waits {what}"), format!("wait {what}")];
     match &progress.state {
         ProgressState::WaitingForPerson => match progress.stages.iter().find(|stage| stage.gate.is_some()) {
             Some(stage) => waits(&format!("at {}", stage.name)),
@@ -42,16 +40,26 @@ pub fn doing(progress: &Progress) -> [String; 2] {
     }
 }
 
+fn same(words: &str) -> [String; 2] {
+    [words.to_owned(), words.to_owned()]
+}
+
+fn waits(what: &str) -> [String; 2] {
+    [format!("waits {what}"), format!("wait {what}")]
+}
+
 /// Counts placements by what they do, what is wrong first, and their clusters: `8 wait at staging, 4 done, 211/480 clusters`.
 /// `noun` names what is counted. Escape the result.
 pub fn totals<'a>(placements: impl IntoIterator<Item = &'a Progress>, noun: Option<&str>) -> String {
     let mut groups: BTreeMap<(u8, [String; 2]), usize> = BTreeMap::new();
-    let (mut done, mut total) = (0, 0);
+    let mut done = 0;
+    let mut total = 0;
     for progress in placements {
         *groups.entry((urgency(&progress.state), doing(progress))).or_default() += 1;
         // Its clusters are counted with the newer commit.
         if !matches!(progress.state, ProgressState::Superseded { .. }) {
-            (done, total) = (done + progress.done, total + progress.total);
+            done += progress.done;
+            total += progress.total;
         }
     }
     let mut noun = noun;

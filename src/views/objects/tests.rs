@@ -5,7 +5,7 @@ use crate::fixtures::{Case, CaseStatus as _, at, cluster, object, snapshot};
 use model::api::cluster::{Taint, TaintEffect};
 use model::api::placement::{ApplyStrategyType, ComparisonOption};
 use model::diff::differences;
-use model::overrides::OverrideKey;
+use model::overrides::{OverrideKey, OverrideRef};
 use model::records::BindingState;
 
 fn pointers<'a>(object: &'a Value, rows: &[(&str, Value)]) -> Vec<(String, &'a Value, Value)> {

@@ -1,7 +1,5 @@
 //! Commands: first what would happen, with digest and differences; after that what happened.
 
-use std::sync::Arc;
-
 use maud::{Markup, html};
 
 use super::badge::Tone;
@@ -23,17 +21,26 @@ const VERBS: [Verb; 6] = [Verb::Approve, Verb::Reject, Verb::Pause, Verb::Resume
 
 /// Reads a command from the query of an address or from a form; `None` where it is none that the page offers.
 pub fn command(fields: &[(String, String)]) -> Option<Command> {
-    let field = |name: &str| fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.trim().to_owned());
-    let given = |name: &str| field(name).filter(|text| !text.is_empty());
-    let word = field("verb")?;
+    let word = given(fields, "verb")?;
     let verb = VERBS.into_iter().find(|verb| verb.to_string() == word)?;
-    let to = match given("to") {
+    let to = match given(fields, "to") {
         Some(to) => Some(to.parse().ok()?),
         None => None,
     };
-    let message = given("message").map(|message| message.chars().take(REASON_CHARS_MAX).collect());
-    let target = field("target").unwrap_or_default();
-    Some(Command { stage: given("stage"), digest: given("digest"), to, message, ..Command::new(verb, target) })
+    Some(Command {
+        stage: given(fields, "stage"),
+        digest: given(fields, "digest"),
+        to,
+        message: given(fields, "message").map(|message| message.chars().take(REASON_CHARS_MAX).collect()),
+        ..Command::new(verb, given(fields, "target").unwrap_or_default())
+    })
+}
+
+/// Returns the value of a field; `None` where it is empty, as forms send what was not filled in.
+fn given(fields: &[(String, String)], name: &str) -> Option<String> {
+    let (_, value) = fields.iter().find(|(key, _)| key == name)?;
+    let value = value.trim();
+    if value.is_empty() { None } else { Some(value.to_owned()) }
 }
 
 /// Tells whether what a command would do can be shown before: it opens or closes a gate, or returns to a snapshot.
@@ -44,21 +51,19 @@ pub fn has_preview(verb: Verb) -> bool {
 /// Returns the placement that a target names: itself, or by one of its runs.
 pub fn placed_of<'a>(visit: &Visit<'a>, target: &str) -> Option<&'a Placed> {
     let target = TargetWord::read(target);
-    let named = visit
-        .fleet
-        .placements
-        .get(&target.placement())
-        .filter(|placed| target.is_placement(&placed.records.record.key));
-    let by_run = || {
-        let has_run = |placed: &&Arc<Placed>| {
-            let (key, run) = (&placed.records.record.key, target.name());
-            key.namespace == target.placement().namespace
-                && target.is_run(key, run)
-                && placed.records.runs.contains_key(run)
-        };
-        visit.fleet.placements.values().find(has_run)
-    };
-    named.or_else(by_run).map(AsRef::as_ref)
+    let wanted = target.placement();
+    let placements = &visit.fleet.placements;
+    if let Some(placed) = placements.get(&wanted)
+        && target.is_placement(&placed.records.record.key)
+    {
+        return Some(placed);
+    }
+    let run = target.name();
+    let by_run = placements.values().find(|placed| {
+        let key = &placed.records.record.key;
+        key.namespace == wanted.namespace && target.is_run(key, run) && placed.records.runs.contains_key(run)
+    });
+    by_run.map(AsRef::as_ref)
 }
 
 /// Asks whether a command is to be sent. `preview` says what it would do, where that can be said before.
@@ -118,6 +123,7 @@ fn shown(visit: &Visit, command: &Command, gate: &WaitingGate, placed: Option<&P
     let newest = records.and_then(|records| records.snapshots.values().next_back());
     let back = gate.snapshot.and_then(|index| records?.snapshots.get(&index));
     let last = records.and_then(|records| records.snapshots.get(&records.record.last_succeeded?));
+    // A rollback changes what is there now; a gate lets the newest snapshot follow the last one that was rolled out.
     let (from, to) = match command.verb {
         Verb::Rollback => (newest, back),
         _ => (last.filter(|last| Some(last.index) != newest.map(|newest| newest.index)), newest),
@@ -160,9 +166,10 @@ fn deletions(placed: Option<&Placed>) -> Markup {
 
 /// The form that sends the command: with the digest of the gate that was shown, and of no other.
 fn form(visit: &Visit, command: &Command, gate: Option<&WaitingGate>) -> Markup {
-    let is_rollback = command.verb == Verb::Rollback;
-    let stage = gate.filter(|_| !is_rollback).map(|gate| gate.stage.clone()).or_else(|| command.stage.clone());
-    let digest = gate.filter(|_| !is_rollback).map(|gate| gate.digest.to_string());
+    // A rollback opens no gate: only the snapshot of what was shown is sent.
+    let opened = if command.verb == Verb::Rollback { None } else { gate };
+    let stage = opened.map(|gate| gate.stage.clone()).or_else(|| command.stage.clone());
+    let digest = opened.map(|gate| gate.digest.to_string());
     let to = gate.and_then(|gate| gate.snapshot).or(command.to).map(|to| to.to_string());
     let fields = [
         ("verb", Some(command.verb.to_string())),

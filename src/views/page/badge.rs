@@ -89,9 +89,10 @@ impl Tone {
 /// Returns the picture of a state: a label, and a message in the colours of a tone. It needs no style sheet, font or script, and
 /// stands in READMEs, comments and dashboards.
 pub fn badge(label: &str, message: &str, tone: Tone) -> Markup {
-    let (label, message) = (shortened(label, BADGE_CHARS_MAX), shortened(message, BADGE_CHARS_MAX));
-    let message = format!("{} {message}", tone.sign());
-    let (left, right) = (text_width(&label) + 14, text_width(&message) + 14);
+    let label = shortened(label, BADGE_CHARS_MAX);
+    let message = format!("{} {}", tone.sign(), shortened(message, BADGE_CHARS_MAX));
+    let left = text_width(&label) + 14;
+    let right = text_width(&message) + 14;
     let width = left + right;
     let words = format!("{label}: {message}");
     let Colours { ink, ground } = tone.colours();
@@ -118,15 +119,19 @@ pub(super) fn shortened(text: &str, chars: usize) -> String {
 
 /// Estimates the width of a text of 11 pixels in Verdana, rather too wide than too narrow: whoever draws it has fonts of its own.
 fn text_width(text: &str) -> usize {
-    let tenths = |c: char| match c {
+    text.chars().map(tenths).sum::<usize>().div_ceil(10)
+}
+
+/// Returns the width of a character in tenths of a pixel.
+fn tenths(c: char) -> usize {
+    match c {
         'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' | '·' => 42,
         'f' | 'r' | 't' | '(' | ')' | '/' | '-' => 50,
         'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' => 110,
         c if c.is_ascii_uppercase() => 82,
         c if c.is_ascii() => 70,
         _ => 110,
-    };
-    text.chars().map(tenths).sum::<usize>().div_ceil(10)
+    }
 }
 
 #[cfg(test)]

@@ -55,10 +55,8 @@ fn compared<'a>(
     from: Option<&'a ResourceSnapshot>,
     to: &'a ResourceSnapshot,
 ) -> Vec<(ObjectChange, &'a SnapshotResource)> {
-    let by_key = |snapshot: &'a ResourceSnapshot| -> BTreeMap<ObjectKey, &'a SnapshotResource> {
-        snapshot.resources.iter().map(|resource| (resource.id.key(), resource)).collect()
-    };
-    let (before, after) = (from.map(by_key).unwrap_or_default(), by_key(to));
+    let before = from.map(by_key).unwrap_or_default();
+    let after = by_key(to);
     let kept = after.iter().filter_map(|(key, resource)| match before.get(key) {
         None => Some((ObjectChange::Added, *resource)),
         Some(old) if old.digest != resource.digest => Some((ObjectChange::Changed, *resource)),
@@ -70,6 +68,10 @@ fn compared<'a>(
     changes
 }
 
+fn by_key(snapshot: &ResourceSnapshot) -> BTreeMap<ObjectKey, &SnapshotResource> {
+    snapshot.resources.iter().map(|resource| (resource.id.key(), resource)).collect()
+}
+
 /// Returns which snapshots are compared: from the last that succeeded, else the one before, to the newest. `None` where there is none yet.
 pub fn compared_snapshots(
     records: &PlacementRecords,
@@ -78,9 +80,8 @@ pub fn compared_snapshots(
 ) -> Option<(Option<&ResourceSnapshot>, &ResourceSnapshot)> {
     let snapshots = &records.snapshots;
     let to = to.and_then(|index| snapshots.get(&index)).or_else(|| snapshots.values().next_back())?;
-    let before = || snapshots.range(..to.index).next_back().map(|(index, _)| *index);
-    let succeeded = records.record.last_succeeded.filter(|index| *index < to.index);
-    let from = from.or(succeeded.filter(|index| snapshots.contains_key(index))).or_else(before);
+    let succeeded = records.record.last_succeeded.filter(|index| *index < to.index && snapshots.contains_key(index));
+    let from = from.or(succeeded).or_else(|| snapshots.range(..to.index).next_back().map(|(index, _)| *index));
     let from = from.and_then(|index| snapshots.get(&index)).filter(|from| from.index != to.index);
     Some((from.map(AsRef::as_ref), to))
 }
@@ -129,12 +130,12 @@ fn lines(placed: &Placed, contents: &Contents) -> Markup {
         Err(why) => return html! { p.warning { (toned(Tone::Bad, "the lines cannot be shown")) ": " (said(why)) } },
     };
     let mut room = LINES_BYTES_MAX;
-    let fits = |(_, text): &(Style, String)| {
-        let taken = room.checked_sub(text.len());
-        room = taken.unwrap_or_default();
-        taken.is_some()
-    };
-    let shown: Vec<(Style, String)> = all.iter().take(LINES_MAX).map(text).take_while(fits).collect();
+    let mut shown = Vec::new();
+    for (style, line) in all.iter().take(LINES_MAX).map(text) {
+        let Some(left) = room.checked_sub(line.len()) else { break };
+        room = left;
+        shown.push((style, line));
+    }
     html! {
         @if let Some(cluster) = contents.cluster {
             p { "What " (said(cluster)) " holds, against what it is to hold; overrides are applied." }
@@ -167,11 +168,6 @@ fn class(style: Style) -> &'static str {
 }
 
 fn choice(placed: &Placed, from: Option<u64>, to: u64, cluster: Option<&str>) -> Markup {
-    let option = |index: u64, is_chosen: bool, commit: &str| {
-        html! {
-            option value=(index) selected[is_chosen] { (index) " (" (commit) ")" }
-        }
-    };
     html! {
         form.choice method="get" {
             input type="hidden" name="tab" value="diff";
@@ -179,7 +175,7 @@ fn choice(placed: &Placed, from: Option<u64>, to: u64, cluster: Option<&str>) ->
                 label for=(format!("diff-{name}")) { (words) " " }
                 select id=(format!("diff-{name}")) name=(name) {
                     @for snapshot in placed.records.snapshots.values().rev() {
-                        (option(snapshot.index, chosen == Some(snapshot.index), snapshot.commit.short()))
+                        option value=(snapshot.index) selected[chosen == Some(snapshot.index)] { (snapshot.index) " (" (snapshot.commit.short()) ")" }
                     }
                 }
                 " "
@@ -197,17 +193,13 @@ fn choice(placed: &Placed, from: Option<u64>, to: u64, cluster: Option<&str>) ->
 /// Lists the objects that differ, each with its place in git.
 pub(super) fn objects(visit: &Visit, from: Option<&ResourceSnapshot>, to: &ResourceSnapshot) -> Markup {
     let changes = compared(from, to);
-    let count = |wanted: ObjectChange| changes.iter().filter(|(change, _)| *change == wanted).count();
-    let (before, after) = (HostedFiles::of(visit, &from.unwrap_or(to).commit), HostedFiles::of(visit, &to.commit));
-    let place = |change: ObjectChange, resource: &SnapshotResource| {
-        let files = if change == ObjectChange::Removed { &before } else { &after };
-        let href = files.line(&resource.origin.path, resource.origin.line);
-        let place = said(&format!("{}:{}", resource.origin.path, resource.origin.line));
-        html! { @if let Some(href) = href { a.outside href=(href) rel="noreferrer" { (place) } } @else { (place) } }
-    };
+    let [added, changed, removed] = [ObjectChange::Added, ObjectChange::Changed, ObjectChange::Removed]
+        .map(|wanted| changes.iter().filter(|(change, _)| *change == wanted).count());
+    let before = HostedFiles::of(visit, &from.unwrap_or(to).commit);
+    let after = HostedFiles::of(visit, &to.commit);
     html! {
         p {
-            (count(ObjectChange::Added)) " added, " (count(ObjectChange::Changed)) " changed, " (count(ObjectChange::Removed)) " removed; "
+            (added) " added, " (changed) " changed, " (removed) " removed; "
             (counted(to.resources.len(), "object")) " in all"
         }
         @if !changes.is_empty() {
@@ -219,7 +211,8 @@ pub(super) fn objects(visit: &Visit, from: Option<&ResourceSnapshot>, to: &Resou
                             tr {
                                 td { (toned(change.words().1, change.words().0)) }
                                 th scope="row" { (said(&resource.id.to_string())) }
-                                td { (place(*change, resource)) }
+                                // What is removed stands in no file of the newer commit.
+                                td { (place(if *change == ObjectChange::Removed { &before } else { &after }, resource)) }
                             }
                         }
                     }
@@ -228,4 +221,10 @@ pub(super) fn objects(visit: &Visit, from: Option<&ResourceSnapshot>, to: &Resou
         }
         @if changes.len() > OBJECTS_MAX { p { "and " (counted(changes.len() - OBJECTS_MAX, "more object")) } }
     }
+}
+
+fn place(files: &HostedFiles, resource: &SnapshotResource) -> Markup {
+    let href = files.line(&resource.origin.path, resource.origin.line);
+    let place = said(&format!("{}:{}", resource.origin.path, resource.origin.line));
+    html! { @if let Some(href) = href { a.outside href=(href) rel="noreferrer" { (place) } } @else { (place) } }
 }

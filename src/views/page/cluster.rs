@@ -72,7 +72,8 @@ fn placements(visit: &Visit, cluster: &ClusterRecord) -> Markup {
 }
 
 fn row(visit: &Visit, placed: &Placed, staged: &StagedNode) -> Markup {
-    let (key, node) = (&placed.records.record.key, &staged.node);
+    let key = &placed.records.record.key;
+    let node = &staged.node;
     let held = node.snapshot.as_deref().and_then(|snapshot| snapshot.parse::<u64>().ok());
     let behind = held.map(|held| placed.records.snapshots.range(held + 1..).count());
     html! {

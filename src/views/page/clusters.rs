@@ -22,15 +22,7 @@ pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
         (standing, clusters.values().filter(|cluster| ClusterStanding::of(cluster) == standing).count())
     });
     let sought = query.q.to_lowercase();
-    let takes = |cluster: &&ClusterRecord| {
-        let standing = ClusterStanding::of(cluster);
-        let labels =
-            || cluster.labels.iter().any(|(name, value)| format!("{name}={value}").to_lowercase().contains(&sought));
-        (query.state.is_empty() || query.state == standing.key())
-            && (!query.trouble || standing.is_trouble())
-            && (cluster.name.as_str().to_lowercase().contains(&sought) || labels())
-    };
-    let mut rows: Vec<&ClusterRecord> = clusters.values().filter(takes).collect();
+    let mut rows: Vec<&ClusterRecord> = clusters.values().filter(|cluster| takes(query, &sought, cluster)).collect();
     match query.sort {
         Sort::Trouble => rows.sort_by_key(|cluster| ClusterStanding::of(cluster)),
         Sort::Age => rows.sort_by_key(|cluster| std::cmp::Reverse(cluster.since)),
@@ -59,22 +51,34 @@ pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
                 tbody { @for cluster in rows { (row(visit, cluster)) } }
             }
         }
-        (pager(page, pages, |number| format!("{base}{}", query.with(|query| query.page = number).write())))
+        (pager(page, pages, |number| query.with(|query| query.page = number).address(&base)))
     };
     HtmlPage { searched: query.q.clone(), ..HtmlPage::new("Clusters", Section::Clusters, main) }
 }
 
+/// Tells whether a query asks for a cluster: for its state, and for a text in its name or in one of its labels.
+fn takes(query: &ListQuery, sought: &str, cluster: &ClusterRecord) -> bool {
+    let standing = ClusterStanding::of(cluster);
+    if !query.state.is_empty() && query.state != standing.key() {
+        return false;
+    }
+    if query.trouble && !standing.is_trouble() {
+        return false;
+    }
+    let mut labels = cluster.labels.iter().map(|(name, value)| format!("{name}={value}"));
+    cluster.name.as_str().to_lowercase().contains(sought) || labels.any(|label| label.to_lowercase().contains(sought))
+}
+
 fn filters(base: &str, query: &ListQuery) -> Markup {
-    let href = |changed: ListQuery| format!("{base}{}", changed.write());
     let sorts = [(Sort::Trouble, "trouble first"), (Sort::Name, "name"), (Sort::Age, "last changed")];
     html! {
         nav.filters aria-label="Filters" {
-            a #trouble href=(href(query.with(|query| query.trouble = !query.trouble))) aria-current=[query.trouble.then_some("true")] { "only trouble" }
+            a #trouble href=(query.with(|query| query.trouble = !query.trouble).address(base)) aria-current=[query.trouble.then_some("true")] { "only trouble" }
             " "
             @if !query.state.is_empty() || !query.q.is_empty() { a href=(base) { "show all" } " " }
             "order: "
             @for (sort, words) in sorts {
-                a href=(href(query.with(|query| query.sort = sort))) aria-current=[(sort == query.sort).then_some("true")] { (words) } " "
+                a href=(query.with(|query| query.sort = sort).address(base)) aria-current=[(sort == query.sort).then_some("true")] { (words) } " "
             }
         }
     }
@@ -92,7 +96,8 @@ fn row(visit: &Visit, cluster: &ClusterRecord) -> Markup {
             th scope="row" { (cluster_link(visit.site, &cluster.name)) }
             td class=(standing.tone().class()) data-value=(standing.words()) {
                 span.sign aria-hidden="true" { (standing.tone().sign()) } " " (standing.words())
-                @if let Some(message) = cluster.message.as_ref().filter(|_| !cluster.online) { ": " (said(message)) }
+                // What was last said of a cluster that answers is about an earlier time.
+                @if !cluster.online { @if let Some(message) = &cluster.message { ": " (said(message)) } }
             }
             td { (time(cluster.since, visit.now)) }
             td { (placements) }

@@ -118,10 +118,10 @@ fn stage_words(visit: &Visit, stage: &StageProgress) -> Markup {
 
 /// Says how long it took from the snapshot to the end of its last stage.
 fn lead_time(visit: &Visit, moved: &Moved, told: &Progress) -> Option<String> {
-    let ended = told.stages.iter().filter_map(|stage| stage.ended_at).max().filter(|_| told.state.is_final());
-    match (ended, told.state.is_final()) {
-        (Some(end), _) => Some(age(moved.snapshot.created_at, end)),
-        (None, false) => Some(format!("{} so far", age(moved.snapshot.created_at, visit.now))),
-        (None, true) => None,
+    let begin = moved.snapshot.created_at;
+    if !told.state.is_final() {
+        return Some(format!("{} so far", age(begin, visit.now)));
     }
+    let end = told.stages.iter().filter_map(|stage| stage.ended_at).max()?;
+    Some(age(begin, end))
 }

@@ -48,9 +48,9 @@ impl EventsQuery {
 
     /// Tells whether it asks for an entry.
     pub fn takes(&self, entry: &JournalEntry) -> bool {
-        let on = |cluster: &model::id::ClusterName| cluster.as_str() == self.cluster;
+        let cluster = entry.cluster.as_ref().map(|cluster| cluster.as_str());
         (self.placement.is_empty() || entry.concerns(&self.placement))
-            && (self.cluster.is_empty() || entry.cluster.as_ref().is_some_and(on))
+            && (self.cluster.is_empty() || cluster == Some(self.cluster.as_str()))
             && (!self.trouble || entry.is_warning())
     }
 

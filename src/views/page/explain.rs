@@ -17,15 +17,11 @@ pub(super) fn table(visit: &Visit, key: &PlacementKey, of: Result<&Explanation, 
         Err(why) => return html! { h2 { "Why it is where it is" } p.warning { (toned(Tone::Bad, why)) } },
     };
     let sought = query.q.to_lowercase();
-    let meant = |cluster: &&ClusterExplanation| cluster.cluster_name.as_str().to_lowercase().contains(&sought);
-    let clusters: Vec<&ClusterExplanation> = explanation.clusters.iter().filter(meant).collect();
+    let mut clusters: Vec<&ClusterExplanation> = explanation.clusters.iter().collect();
+    clusters.retain(|cluster| cluster.cluster_name.as_str().to_lowercase().contains(&sought));
     let found = clusters.len();
     let (rows, page, pages) = query.part(clusters);
     let path = placement_path(visit.site, key);
-    let href = |number| {
-        let query = query.with(|query| query.page = number).write();
-        format!("{path}?tab=explain{}", query.replacen('?', "&", 1))
-    };
     let picked = explanation.clusters.iter().filter(|cluster| cluster.picked).count();
     let tone = if explanation.fulfilled { Tone::Ok } else { Tone::Waiting };
     html! {
@@ -47,7 +43,10 @@ pub(super) fn table(visit: &Visit, key: &PlacementKey, of: Result<&Explanation, 
                 tbody { @for cluster in rows { (row(visit, cluster)) } }
             }
         }
-        (pager(page, pages, href))
+        (pager(page, pages, |number| {
+            let query = query.with(|query| query.page = number).write();
+            format!("{path}?tab=explain{}", query.replacen('?', "&", 1))
+        }))
     }
 }
 

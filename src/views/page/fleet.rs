@@ -13,7 +13,7 @@ use super::words::{act_link, commit_link, count_link, pager, said, subject, time
 use super::{HtmlPage, Section, Visit};
 use decide::status::fleet::{fleet_warnings, source_failure};
 use decide::status::work::counted;
-use model::records::{ClusterRecord, SourceRecord, StoreRecord};
+use model::records::{SourceRecord, StoreRecord};
 
 /// Errors of a refused commit that are shown.
 const ERRORS_MAX: usize = 5;
@@ -36,11 +36,11 @@ pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
     let groupings: Vec<Grouping> =
         Grouping::ALL.into_iter().filter(|by| by.parts(&rows) || Grouping::of(query) == Some(*by)).collect();
     let sought = query.q.to_lowercase();
-    let is_within = |row: &MatrixRow| Grouping::of(query).is_none_or(|by| query.within == by.name_of(row));
     rows.retain(|row| {
+        let is_within = Grouping::of(query).is_none_or(|by| query.within == by.name_of(row));
         query.takes(row.standing)
             && row.placed.records.record.key.to_string().to_lowercase().contains(&sought)
-            && (query.within.is_empty() || is_within(row))
+            && (query.within.is_empty() || is_within)
     });
     // The fleet has them by name already.
     match query.sort {
@@ -53,12 +53,7 @@ pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
     }
     let found = rows.len();
     let (groups, page, pages) = groups(query, rows);
-    let alone = |name: &str| {
-        let query =
-            query.with(|query| query.within = if query.within.is_empty() { name.to_owned() } else { String::new() });
-        format!("{}/{}", visit.site.base, query.write())
-    };
-    let href = |number| format!("{}/{}", visit.site.base, query.with(|query| query.page = number).write());
+    let path = format!("{}/", visit.site.base);
     let main = html! {
         h1 class="visually-hidden" { "Fleet" }
         (source(visit))
@@ -68,11 +63,22 @@ pub fn page(visit: &Visit, query: &ListQuery) -> HtmlPage {
             h2 #placements { "Placements" }
             (filters(visit, query, &groupings))
             p.found role="status" { (counted(found, "placement")) @if found < all { " of " (all) } }
-            @if found > 0 { (matrix(visit, &groups, |heading| alone(&heading.name))) }
-            (pager(page, pages, href))
+            @if found > 0 { (matrix(visit, &groups, |heading| alone(query, &heading.name).address(&path))) }
+            (pager(page, pages, |number| query.with(|query| query.page = number).address(&path)))
         }
     };
     HtmlPage { searched: query.q.clone(), ..HtmlPage::new("Fleet", Section::Fleet, main) }
+}
+
+/// Returns the query for one group, or for all where one is asked for already.
+fn alone(query: &ListQuery, group: &str) -> ListQuery {
+    query.with(|query| {
+        if query.within.is_empty() {
+            group.clone_into(&mut query.within);
+        } else {
+            query.within.clear();
+        }
+    })
 }
 
 /// Says which commit is accepted, and what is wrong with the newest one.
@@ -125,8 +131,8 @@ fn newest(visit: &Visit, source: &SourceRecord) -> Markup {
 fn counted_states(visit: &Visit, placements: &[(PlacementStanding, usize)], all: usize) -> Markup {
     let base = &visit.site.base;
     let clusters = ClusterStanding::ALL.map(|standing| {
-        let is_so = |cluster: &&ClusterRecord| ClusterStanding::of(cluster) == standing;
-        (standing, visit.fleet.clusters.values().filter(is_so).count())
+        let clusters = visit.fleet.clusters.values().filter(|cluster| ClusterStanding::of(cluster) == standing);
+        (standing, clusters.count())
     });
     html! {
         section.counts aria-label="Counts" {
@@ -156,31 +162,39 @@ fn needs_you(visit: &Visit, waiting: &[Ask]) -> Markup {
 }
 
 fn filters(visit: &Visit, query: &ListQuery, groupings: &[Grouping]) -> Markup {
-    let href = |changed: ListQuery| format!("{}/{}", visit.site.base, changed.write());
-    let trouble = href(query.with(|query| query.trouble = !query.trouble));
+    let path = format!("{}/", visit.site.base);
+    let trouble = query.with(|query| query.trouble = !query.trouble).address(&path);
     let sorts = [(Sort::Trouble, "trouble first"), (Sort::Name, "name"), (Sort::Age, "newest first")];
     let current = Grouping::of(query);
-    let within = current.filter(|_| !query.within.is_empty());
+    let within = if query.within.is_empty() { None } else { current };
     html! {
         nav.filters aria-label="Filters" {
             a #trouble href=(trouble) aria-current=[query.trouble.then_some("true")] { "only trouble" }
             " "
             @if !query.state.is_empty() || !query.q.is_empty() || within.is_some() {
-                @let (state, q) = (PlacementStanding::ALL.iter().find(|s| s.key() == query.state), &query.q);
+                @let state = PlacementStanding::ALL.iter().find(|standing| standing.key() == query.state);
+                @let q = &query.q;
                 span { "shown: " @if let Some(state) = state { (state.words()) " " } @if !q.is_empty() { "with \"" (said(q)) "\" " } @if let Some(by) = within { (by.word()) " " (said(&query.within)) " " } }
-                a href=(href(ListQuery { sort: query.sort, group: query.group.clone(), ..ListQuery::default() })) { "show all" } " "
+                a href=(ListQuery { sort: query.sort, group: query.group.clone(), ..ListQuery::default() }.address(&path)) { "show all" } " "
             }
             "order: "
             @for (sort, words) in sorts {
-                a href=(href(query.with(|query| query.sort = sort))) aria-current=[(sort == query.sort).then_some("true")] { (words) } " "
+                a href=(query.with(|query| query.sort = sort).address(&path)) aria-current=[(sort == query.sort).then_some("true")] { (words) } " "
             }
             @if !groupings.is_empty() {
                 "groups: "
                 @for by in std::iter::once(None).chain(groupings.iter().copied().map(Some)) {
-                    a href=(href(query.with(|query| (query.group, query.within) = (by.map_or("", Grouping::word).to_owned(), String::new()))))
+                    a href=(grouped(query, by).address(&path))
                         aria-current=[(by == current).then_some("true")] { (by.map_or("none", Grouping::word)) } " "
                 }
             }
         }
     }
+}
+
+fn grouped(query: &ListQuery, by: Option<Grouping>) -> ListQuery {
+    query.with(|query| {
+        by.map_or("", Grouping::word).clone_into(&mut query.group);
+        query.within.clear();
+    })
 }

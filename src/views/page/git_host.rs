@@ -7,7 +7,6 @@ use maud::{Markup, html};
 use super::{Visit, words};
 use model::forge::ThreadNumber;
 use model::id::CommitId;
-use model::tree::JoinedSource;
 
 /// Pull requests of one commit that are linked, the newest first; the rest is counted.
 const PULLS_MAX: usize = 3;
@@ -75,11 +74,13 @@ fn places<'a>(visit: &Visit<'a>, commit: &CommitId) -> Vec<HostedCommit<'a>> {
     if links.is_empty() {
         return Vec::new();
     }
-    let place = |joined: JoinedSource| {
-        let links = links.iter().find(|links| links.source == joined.name)?;
-        Some(HostedCommit { links, commit: joined.commit })
-    };
-    visit.subjects.joined(commit).into_iter().filter_map(place).collect()
+    let mut places = Vec::new();
+    for joined in visit.subjects.joined(commit) {
+        if let Some(links) = links.iter().find(|links| links.source == joined.name) {
+            places.push(HostedCommit { links, commit: joined.commit });
+        }
+    }
+    places
 }
 
 /// Links a commit on the git host, and the pull requests that brought it, the newest first, where they are known. Of a commit that joins
@@ -113,15 +114,16 @@ fn hosted_link(visit: &Visit, HostedCommit { links, commit }: &HostedCommit<'_>)
 /// Links the lines that differ between two commits on the git host, of each source that differs.
 pub(super) fn compare_link(visit: &Visit, from: &CommitId, to: &CommitId) -> Markup {
     let before = places(visit, from);
-    let link = |HostedCommit { links, commit }: HostedCommit<'_>| {
-        let from = before.iter().find(|place| place.links == links)?;
-        // The only source is linked in any case, as its commit is.
-        (links.source.is_empty() || from.commit != commit).then(|| {
-            let href = links.compare(&from.commit, &commit);
-            html! { "; " a.outside href=(href) rel="noreferrer" { "the changed lines" (links.of_source()) " on the git host" } }
-        })
-    };
-    html! { @for linked in places(visit, to).into_iter().filter_map(link) { (linked) } }
+    html! {
+        @for HostedCommit { links, commit } in places(visit, to) {
+            @if let Some(from) = before.iter().find(|place| place.links == links) {
+                // The only source is linked in any case, as its commit is.
+                @if links.source.is_empty() || from.commit != commit {
+                    "; " a.outside href=(links.compare(&from.commit, &commit)) rel="noreferrer" { "the changed lines" (links.of_source()) " on the git host" }
+                }
+            }
+        }
+    }
 }
 
 /// Finds files of one commit on the git host.

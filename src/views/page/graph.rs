@@ -202,7 +202,8 @@ impl Lane {
     /// Makes room for the next thing, and draws the line to it.
     fn reserve(&mut self, width: usize) -> usize {
         if self.x > EDGE {
-            let (from, middle) = (self.x, self.middle());
+            let from = self.x;
+            let middle = self.middle();
             self.x += GAP;
             self.drawn.push(html! {
                 path.line d=(format!("M{from} {middle}H{}", self.x)) stroke="#8a919c" fill="none" {}
@@ -215,8 +216,10 @@ impl Lane {
 
     fn gate(&mut self, gate: &GateMark) {
         let x = self.reserve(GATE_WIDTH) + GATE_WIDTH / 2;
-        let (y, r) = (self.middle(), GATE_RADIUS);
-        let (left, right) = (x - GATE_WIDTH / 2, x + GATE_WIDTH / 2);
+        let y = self.middle();
+        let r = GATE_RADIUS;
+        let left = x - GATE_WIDTH / 2;
+        let right = x + GATE_WIDTH / 2;
         let tone = Tone::of(&gate.state);
         let Colours { ink, ground } = tone.colours();
         self.drawn.push(html! {
@@ -236,7 +239,8 @@ impl Lane {
         let x = self.reserve(width);
         let height = if stage.has_names() { self.height } else { BOX_HEIGHT };
         let y = self.middle() - height / 2;
-        let (left, right) = (x + 12, x + width - 12);
+        let left = x + 12;
+        let right = x + width - 12;
         let tone = Tone::of(&stage.state);
         let Colours { ink, ground } = tone.colours();
         let names = [("now", &stage.now, y + 103), ("next", &stage.next, y + 121)];
@@ -297,7 +301,8 @@ fn bar(x: usize, y: usize, width: usize, parts: &[(usize, BarPart)], total: usiz
         let count = count.min(total - at);
         let step = if total <= BAR_PARTS_MAX { 1 } else { count.max(1) };
         for _ in 0..count / step {
-            let (from, to) = (x + width * at / total, x + width * (at + step) / total);
+            let from = x + width * at / total;
+            let to = x + width * (at + step) / total;
             at += step;
             let (class, colour, free) = part.look();
             let gap = usize::from(at < total) * 2;

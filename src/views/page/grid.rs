@@ -10,6 +10,7 @@ use super::badge::Tone;
 use super::query::ListQuery;
 use super::words::{cluster_path, placement_path, said, toned_as};
 use crate::fleet::Placed;
+use crate::layout::plain;
 use crate::tree::{ClusterNode, LISTED_MAX, StagedNode, Style, all_clusters};
 use decide::status::work::counted;
 use model::api::table::MEMBER_NAME_LABEL;
@@ -103,10 +104,7 @@ fn labels_that_part<'a>(visit: &Visit<'a>, nodes: &[StagedNode]) -> Vec<&'a str>
 /// Links the groupings that there are.
 fn choice(visit: &Visit, placed: &Placed, label: &str, labels: &[&str]) -> Markup {
     let path = placement_path(visit.site, &placed.records.record.key);
-    let href = |label: &str| {
-        let query = ListQuery::default().with(|query| label.clone_into(&mut query.group));
-        format!("{path}{}", query.write())
-    };
+
     // One that is asked for by hand is shown too.
     let asked = Some(label).filter(|label| !label.is_empty() && !labels.contains(label));
     let all: Vec<&str> = labels.iter().copied().chain(asked).collect();
@@ -116,7 +114,10 @@ fn choice(visit: &Visit, placed: &Placed, label: &str, labels: &[&str]) -> Marku
                 "groups: "
                 a href=(path) aria-current=[label.is_empty().then_some("true")] { "stage" } " "
                 "label: "
-                @for key in all { a href=(href(key)) aria-current=[(key == label).then_some("true")] { (said(key)) } " " }
+                @for key in all {
+                    @let grouped = ListQuery::default().with(|query| key.clone_into(&mut query.group));
+                    a href=(grouped.address(&path)) aria-current=[(key == label).then_some("true")] { (said(key)) } " "
+                }
             }
         }
     }
@@ -134,7 +135,8 @@ fn group_name(group: &[(GridGroup, StagedNode)], label: &str) -> String {
 }
 
 fn square(visit: &Visit, node: &ClusterNode) -> Markup {
-    let (tone, words) = (tone(node), sentence(node, visit.now));
+    let tone = tone(node);
+    let words = sentence(node, visit.now);
     html! {
         li class=(tone.class()) {
             a href=(cluster_path(visit.site, &node.cluster)) title=(words) aria-label=(words) data-value=(tone.class()) {
@@ -172,12 +174,9 @@ pub(super) fn state(node: &ClusterNode, now: Timestamp) -> Markup {
 
 /// Lists the objects that keep a cluster from its state.
 pub(super) fn objects(node: &ClusterNode, now: Timestamp) -> Markup {
-    let text = |line: &crate::timed::TimedLine| -> String {
-        line.at(now).spans.iter().map(|span| span.text.as_str()).collect()
-    };
     html! {
         @if !node.objects.is_empty() {
-            ul.objects { @for line in &node.objects { li { (said(text(line).trim())) } } }
+            ul.objects { @for line in &node.objects { li { (said(plain(&line.at(now)).trim())) } } }
         }
     }
 }

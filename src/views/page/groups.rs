@@ -76,10 +76,15 @@ pub(super) struct Heading {
 
 impl Heading {
     fn of(name: String, rows: &[MatrixRow], is_alone: bool) -> Self {
-        let count = |standing| rows.iter().filter(|row| row.standing == standing).count();
-        let states: Vec<_> = PlacementStanding::ALL.map(|standing| (standing, count(standing))).into();
+        let mut states = Vec::new();
+        for standing in PlacementStanding::ALL {
+            let count = rows.iter().filter(|row| row.standing == standing).count();
+            if count > 0 {
+                states.push((standing, count));
+            }
+        }
         let is_closed = !is_alone && rows.iter().all(|row| row.standing == PlacementStanding::Done);
-        Self { name, states: states.into_iter().filter(|(_, count)| *count > 0).collect(), is_closed }
+        Self { name, states, is_closed }
     }
 }
 
@@ -102,7 +107,8 @@ pub(super) fn groups<'a>(query: &ListQuery, rows: Vec<MatrixRow<'a>>) -> (Vec<Ma
     for row in rows {
         named.entry((by.place_of(&row), by.name_of(&row))).or_default().push(row);
     }
-    let (mut headings, mut lines) = (Vec::new(), Vec::new());
+    let mut headings = Vec::new();
+    let mut lines = Vec::new();
     for (number, ((_, name), rows)) in named.into_iter().enumerate() {
         let heading = Heading::of(name, &rows, !query.within.is_empty());
         if heading.is_closed {
@@ -117,6 +123,9 @@ pub(super) fn groups<'a>(query: &ListQuery, rows: Vec<MatrixRow<'a>>) -> (Vec<Ma
     for (number, row) in lines {
         shown.entry(number).or_default().extend(row);
     }
-    let group = |(number, rows): (usize, _)| MatrixGroup { heading: headings.get(number).cloned(), rows };
-    (shown.into_iter().map(group).collect(), page, pages)
+    let mut groups = Vec::new();
+    for (number, rows) in shown {
+        groups.push(MatrixGroup { heading: headings.get(number).cloned(), rows });
+    }
+    (groups, page, pages)
 }

@@ -47,7 +47,8 @@ fn row(visit: &Visit, placed: &Placed, progress: &[Progress], snapshot: &Resourc
     runs.sort_by_key(|run| run.sequence);
     let before = placed.records.snapshots.range(..snapshot.index).next_back();
     let path = placement_path(visit.site, &placed.records.record.key);
-    let (word, index) = (placed.records.word(), snapshot.index.to_string());
+    let word = placed.records.word();
+    let index = snapshot.index.to_string();
     html! {
         tr {
             th scope="row" { (snapshot.index) }

@@ -29,8 +29,10 @@ pub(super) struct MatrixRow<'a> {
 
 /// Draws the table. `open` returns the address of a group alone.
 pub(super) fn matrix(visit: &Visit, groups: &[MatrixGroup], open: impl Fn(&Heading) -> String) -> Markup {
-    let of = |row: &MatrixRow| row.placed.progress(visit.fleet, visit.now);
-    let progress: Vec<Vec<Arc<[Progress]>>> = groups.iter().map(|group| group.rows.iter().map(of).collect()).collect();
+    let mut progress: Vec<Vec<Arc<[Progress]>>> = Vec::new();
+    for group in groups {
+        progress.push(group.rows.iter().map(|row| row.placed.progress(visit.fleet, visit.now)).collect());
+    }
     let columns = columns(progress.iter().flatten().map(|ways| stages_of(ways)));
     let width = columns.as_ref().map_or(1, Vec::len).max(1);
     html! {
@@ -102,8 +104,10 @@ fn matrix_row(
     columns: Option<&[&str]>,
     width: usize,
 ) -> Markup {
-    let (key, of) = (&row.placed.records.record.key, &row.shown.row);
-    let (standing, tone) = (row.standing, row.standing.tone());
+    let key = &row.placed.records.record.key;
+    let of = &row.shown.row;
+    let standing = row.standing;
+    let tone = standing.tone();
     let snapshot = row.placed.records.snapshots.values().next_back();
     html! {
         tr id=(format!("placement-{}", key.to_string().replace('/', "."))) data-href=(placement_path(visit.site, key)) {

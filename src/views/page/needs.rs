@@ -170,13 +170,17 @@ fn gate_row(visit: &Visit, told: &Progress, gate: &GateProgress, stage: Option<&
 /// Says what happens when a gate opens.
 fn opens(told: &Progress, gate: &GateProgress, stage: Option<&StageProgress>) -> String {
     let Some(stage) = stage else { return "opens the deletions below".to_owned() };
-    let begins = |stage: &StageProgress| format!("opens stage {}: {}", stage.name, counted(stage.total, "cluster"));
-    if stage.started_at.is_none() {
-        return begins(stage);
+    let opened = if stage.started_at.is_none() {
+        Some(stage)
+    } else {
+        // It stands after its stage: the next one with clusters begins.
+        let mut later = told.stages.iter().skip_while(|stage| stage.name != gate.stage).skip(1);
+        later.find(|stage| stage.total > 0)
+    };
+    match opened {
+        Some(stage) => format!("opens stage {}: {}", stage.name, counted(stage.total, "cluster")),
+        None => "is the last: no stage is left after it".to_owned(),
     }
-    let later = told.stages.iter().skip_while(|stage| stage.name != gate.stage).skip(1);
-    let next = later.into_iter().find(|stage| stage.total > 0);
-    next.map_or_else(|| "is the last: no stage is left after it".to_owned(), begins)
 }
 
 /// Returns the word that commands name a placement by.
@@ -186,26 +190,24 @@ fn word(visit: &Visit, placement: &PlacementKey) -> Option<String> {
 
 /// Offers commands: to press where the visitor may command, and as lines to copy for the terminal and for a comment.
 fn lines(visit: &Visit, told: &Progress, verbs: &[&str], gate: Option<&GateProgress>) -> Markup {
-    let is_deletion = gate.is_some_and(|gate| gate.stage == DELETION_GATE);
-    let of_run = told.run.clone().filter(|_| gate.is_some() && !is_deletion);
-    let shared = visit.fleet.placements.get(&told.placement).is_some_and(|placed| placed.records.shared_name);
-    let target = of_run.filter(|_| !shared).or_else(|| word(visit, &told.placement));
-    let target = target.unwrap_or_else(|| told.placement.to_string());
+    let is_of_run = gate.is_some_and(|gate| gate.stage != DELETION_GATE);
+    let is_shared = visit.fleet.placements.get(&told.placement).is_some_and(|placed| placed.records.shared_name);
+    let target = match &told.run {
+        // The name of a run says which placement is meant only where no other placement has the name.
+        Some(run) if is_of_run && !is_shared => run.clone(),
+        _ => word(visit, &told.placement).unwrap_or_else(|| told.placement.to_string()),
+    };
     let mut fields = vec![("target", target.as_str())];
     fields.extend(gate.iter().flat_map(|gate| [("stage", gate.stage.as_str()), ("digest", gate.digest.short())]));
-    let terminal = |verb: &str| match gate {
-        Some(gate) => format!("gitfleet {verb} {target} {} --digest {}", gate.stage, gate.digest.short()),
-        None => format!("gitfleet {verb} {target}"),
-    };
-    let comment = |verb: &str| {
-        let voice = visit.site.voice.as_ref().filter(|voice| voice.comments_count)?;
-        voice.line(verb, gate.map(|gate| gate.stage.as_str()), Some(&told.placement), told.commit.as_ref()?)
-    };
+    let of_gate = gate.map(|gate| format!(" {} --digest {}", gate.stage, gate.digest.short())).unwrap_or_default();
+    let voice = visit.site.voice.as_ref().filter(|voice| voice.comments_count);
+    let stage = gate.map(|gate| gate.stage.as_str());
+    let comment = verbs.iter().find_map(|verb| voice?.line(verb, stage, Some(&told.placement), told.commit.as_ref()?));
     html! {
         p.acts { @for verb in verbs { (act_link(visit, verb, &fields)) } }
         ul.lines {
-            @for verb in verbs { li { (to_copy(&terminal(verb))) } }
-            @for line in verbs.iter().filter_map(|verb| comment(verb)).take(1) { li { "as a comment: " (to_copy(&line)) } }
+            @for verb in verbs { li { (to_copy(&format!("gitfleet {verb} {target}{of_gate}"))) } }
+            @if let Some(line) = comment { li { "as a comment: " (to_copy(&line)) } }
         }
     }
 }

@@ -29,7 +29,8 @@ pub(super) fn stages(visit: &Visit, placed: &Placed) -> Option<StageGraph> {
     let progress = placed.progress(visit.fleet, visit.now);
     let told = progress.first()?;
     let title = format!("Stages of {}", placed.records.record.key);
-    let Some(run) = run_of(placed, told).filter(|_| !told.stages.is_empty()) else {
+    let run = if told.stages.is_empty() { None } else { run_of(placed, told) };
+    let Some(run) = run else {
         return Some(StageGraph { title, ..rolling(visit, placed, told) });
     };
     let allowed = MaxFailures::read(&placed.records.record.annotations).ok();
@@ -42,26 +43,29 @@ pub(super) fn stages(visit: &Visit, placed: &Placed) -> Option<StageGraph> {
 }
 
 fn stage_box(visit: &Visit, record: &StageRecord, stage: &StageProgress, failures_allowed: usize) -> StageBox {
-    let named = |phase: ClusterPhase, max: usize| -> Vec<String> {
-        let clusters = record.clusters.iter().filter(|cluster| cluster.phase == phase);
-        clusters.take(max).map(|cluster| cluster.name.to_string()).collect()
-    };
-    let is_moving = stage.state == ProgressState::Moving;
-    let gate = |task: &TaskRecord| gate_mark(visit, stage, task, record.since);
+    let before = record.before.iter().map(|task| gate_mark(visit, stage, task, record.since));
+    let after = record.after.iter().map(|task| gate_mark(visit, stage, task, record.since));
     let checks = record.checks.iter().map(|checks| checks_mark(checks, stage));
+    // Before a stage moves, and once it is over, its next clusters say nothing.
+    let next_max = if stage.state == ProgressState::Moving { record.max_concurrency.max(NAMES_MAX) } else { 0 };
     StageBox {
         name: stage.name.clone(),
-        before: record.before.iter().map(gate).collect(),
-        after: record.after.iter().map(gate).chain(checks).collect(),
+        before: before.collect(),
+        after: after.chain(checks).collect(),
         state: stage.state.clone(),
         done: stage.done,
         total: stage.total,
         at_once: record.max_concurrency,
         failed: record.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Failed).count(),
         failures_allowed,
-        now: named(ClusterPhase::Updating, usize::MAX),
-        next: if is_moving { named(ClusterPhase::Pending, record.max_concurrency.max(NAMES_MAX)) } else { Vec::new() },
+        now: names(record, ClusterPhase::Updating, usize::MAX),
+        next: names(record, ClusterPhase::Pending, next_max),
     }
+}
+
+fn names(record: &StageRecord, phase: ClusterPhase, max: usize) -> Vec<String> {
+    let clusters = record.clusters.iter().filter(|cluster| cluster.phase == phase);
+    clusters.take(max).map(|cluster| cluster.name.to_string()).collect()
 }
 
 fn gate_mark(visit: &Visit, of: &StageProgress, task: &TaskRecord, since: Timestamp) -> GateMark {
@@ -81,6 +85,7 @@ fn gate_mark(visit: &Visit, of: &StageProgress, task: &TaskRecord, since: Timest
             (ProgressState::WaitingForPerson, format!("{} of {required}", people.len()))
         }
         (None, Some(_)) => {
+            // The daemon opens it a moment after its time.
             let end = wait.and_then(|wait| since.checked_add(wait).ok()).filter(|end| *end > visit.now);
             let left = end.map(|end| format!("{} left", crate::table::age(visit.now, end)));
             (ProgressState::Waiting, left.unwrap_or_else(|| "over soon".to_owned()))
@@ -97,19 +102,26 @@ fn checks_mark(checks: &ChecksRecord, of: &StageProgress) -> GateMark {
         (None, Some(_)) => ProgressState::Waiting,
         (None, None) => ProgressState::Queued,
     };
-    let first = check_summaries(checks).into_iter().next().filter(|_| state != ProgressState::Queued);
-    GateMark { name: "checks".to_owned(), words: first.map(|check| check.state).unwrap_or_default(), state }
+    let words = match check_summaries(checks).into_iter().next() {
+        // Before it is asked there is no answer to show.
+        Some(first) if state != ProgressState::Queued => first.state,
+        _ => String::new(),
+    };
+    GateMark { name: "checks".to_owned(), words, state }
 }
 
 fn rolling(visit: &Visit, placed: &Placed, told: &Progress) -> StageGraph {
     let view = placed.records.view(&visit.fleet.clusters, visit.now);
     let record = view.record;
-    let limits = Limits::resolve(record.spec.strategy.rolling_update.as_ref(), &record.annotations, told.total).ok();
-    let limits = limits.filter(|_| !view.is_external());
+    let limits = if view.is_external() {
+        None
+    } else {
+        Limits::resolve(record.spec.strategy.rolling_update.as_ref(), &record.annotations, told.total).ok()
+    };
     let tally = cluster_tally(&view);
-    let of = |state: &str| tally.get(state).copied().unwrap_or(0);
+    let [failed, offline, moving] = ["failed", "offline", "moving"].map(|state| tally.get(state).copied().unwrap_or(0));
     let nodes = all_clusters(&view);
-    let moving = nodes.iter().filter(|staged| staged.node.state.0 == Style::Progressing);
+    let now = nodes.iter().filter(|staged| staged.node.state.0 == Style::Progressing);
     let stage = StageBox {
         name: if view.is_external() { "clusters".to_owned() } else { "rolling update".to_owned() },
         before: Vec::new(),
@@ -118,17 +130,19 @@ fn rolling(visit: &Visit, placed: &Placed, told: &Progress) -> StageGraph {
         done: told.done,
         total: told.total,
         at_once: limits.map_or(0, |limits| limits.max_unavailable + limits.max_surge),
-        failed: of("failed"),
+        failed,
         failures_allowed: limits.map_or(0, |limits| limits.max_failures),
-        now: moving.map(|staged| staged.node.cluster.clone()).collect(),
+        now: now.map(|staged| staged.node.cluster.clone()).collect(),
         next: Vec::new(),
     };
-    let used = of("failed") + of("offline") + of("moving");
-    let budget = limits.filter(|_| told.total > 0).map(|limits| BudgetUse {
-        words: "clusters unavailable".to_owned(),
-        used,
-        allowed: limits.max_unavailable,
-    });
+    let budget = match limits {
+        Some(limits) if told.total > 0 => Some(BudgetUse {
+            words: "clusters unavailable".to_owned(),
+            used: failed + offline + moving,
+            allowed: limits.max_unavailable,
+        }),
+        _ => None,
+    };
     StageGraph { title: String::new(), stages: vec![stage], budget }
 }
 
@@ -144,7 +158,8 @@ pub(super) fn times(visit: &Visit, placed: &Placed, predicted: Option<&Simulated
     let before = before.max_by_key(|other| other.sequence);
     let rows = run.stages.iter().zip(&told.stages).map(|(record, stage)| {
         let last_time = before.map(|before| spans_of(before, &record.name)).unwrap_or_default();
-        let last = taken(&last_time, None).filter(|_| predicted.is_some());
+        // Without a prediction the bars of last time are drawn: they say how long it took.
+        let last = if predicted.is_some() { taken(&last_time, None) } else { None };
         TimelineRow {
             name: stage.name.clone(),
             state: stage.state.clone(),
@@ -180,12 +195,16 @@ fn offset(begin: Timestamp, at: Timestamp) -> Offset {
 
 /// Returns what happened in a stage: it waited before, moved its clusters, and waited after.
 fn spans(stage: &StageRecord, begin: Timestamp, run: &RunRecord) -> Vec<TimelineSpan> {
-    let first = |tasks: &[TaskRecord]| tasks.iter().filter_map(|task| task.asked_at).min();
     let end = stage.ended_at.or_else(|| run.phase.is_final().then_some(run.since));
     let checked = stage.checks.as_ref().and_then(|checks| checks.asked_at);
-    let waits_after = first(&stage.after).into_iter().chain(checked).min();
-    let of = |at: Option<Timestamp>| at.map(|at| offset(begin, at));
-    three_spans(of(first(&stage.before)), of(stage.started_at), of(waits_after), of(end))
+    let waits_before = first_asked(&stage.before);
+    let waits_after = first_asked(&stage.after).into_iter().chain(checked).min();
+    let times = [waits_before, stage.started_at, waits_after, end];
+    three_spans(times.map(|at| at.map(|at| offset(begin, at))))
+}
+
+fn first_asked(tasks: &[TaskRecord]) -> Option<Timestamp> {
+    tasks.iter().filter_map(|task| task.asked_at).min()
 }
 
 /// Returns what happened in a stage of another run, from the beginning of that.
@@ -197,29 +216,19 @@ fn spans_of(run: &RunRecord, stage: &str) -> Vec<TimelineSpan> {
 /// Returns what the simulation predicts of a stage, from where the run begins.
 fn predicted_spans(run: &SimulatedRun, stage: &str) -> Vec<TimelineSpan> {
     let Some(stage) = run.stages.iter().find(|other| other.name == stage) else { return Vec::new() };
-    let asked = |side: GateSide| {
-        let gates = stage.gates.iter().filter(move |gate| gate.when == Some(side));
+    let [waits_before, waits_after] = [GateSide::Before, GateSide::After].map(|side| {
+        let gates = stage.gates.iter().filter(|gate| gate.when == Some(side));
         gates.filter_map(|gate| gate.asked_at).min()
-    };
+    });
     let all =
         run.stages.iter().flat_map(|stage| stage.gates.iter().filter_map(|gate| gate.asked_at).chain(stage.started_at));
     let begin = all.min().unwrap_or_default();
-    let of = |at: Option<Offset>| at.map(|at| at.since(begin));
-    let end = stage.ended_at.or(run.ended_at);
-    three_spans(of(asked(GateSide::Before)), of(stage.started_at), of(asked(GateSide::After)), of(end))
+    let times = [waits_before, stage.started_at, waits_after, stage.ended_at.or(run.ended_at)];
+    three_spans(times.map(|at| at.map(|at| at.since(begin))))
 }
 
-fn three_spans(
-    waits_before: Option<Offset>,
-    moves: Option<Offset>,
-    waits_after: Option<Offset>,
-    end: Option<Offset>,
-) -> Vec<TimelineSpan> {
-    let span = |waits, from: Option<Offset>, until| from.map(|from| TimelineSpan { waits, from, until });
-    let all = [
-        span(true, waits_before, moves.or(end)),
-        span(false, moves, waits_after.or(end)),
-        span(true, waits_after, end),
-    ];
-    all.into_iter().flatten().collect()
+/// Returns the spans between the times at which a stage waits, moves its clusters, waits again and ends; absent times begin none.
+fn three_spans([waits_before, moves, waits_after, end]: [Option<Offset>; 4]) -> Vec<TimelineSpan> {
+    let all = [(true, waits_before, moves.or(end)), (false, moves, waits_after.or(end)), (true, waits_after, end)];
+    all.into_iter().filter_map(|(waits, from, until)| Some(TimelineSpan { waits, from: from?, until })).collect()
 }

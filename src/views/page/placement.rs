@@ -116,9 +116,11 @@ pub fn page(visit: &Visit, placed: &Placed, content: &TabContent) -> HtmlPage {
 }
 
 fn heading(visit: &Visit, placed: &Placed) -> Markup {
-    let (record, shown) = (&placed.records.record, placed.shown(visit.fleet, visit.now));
+    let record = &placed.records.record;
+    let shown = placed.shown(visit.fleet, visit.now);
     let standing = PlacementStanding::of(&shown.row.state);
-    let (clusters, done) = (shown.row.clusters, shown.row.up_to_date);
+    let clusters = shown.row.clusters;
+    let done = shown.row.up_to_date;
     let word = placed.records.word();
     html! {
         h1 { (record.key) " " (toned(standing.tone(), standing.words())) }

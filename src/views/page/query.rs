@@ -80,7 +80,8 @@ impl ListQuery {
 
     /// Writes the query of an address: with a question mark, or nothing.
     pub fn write(&self) -> String {
-        let (whole, page) = (Self::default(), self.page.to_string());
+        let whole = Self::default();
+        let page = self.page.to_string();
         let fields = [
             ("q", self.q.as_str(), self.q != whole.q),
             ("state", &self.state, self.state != whole.state),
@@ -94,6 +95,11 @@ impl ListQuery {
         query.extend_pairs(fields.iter().filter(|(_, _, is_given)| *is_given).map(|(name, value, _)| (name, value)));
         let query = query.finish();
         if query.is_empty() { query } else { format!("?{query}") }
+    }
+
+    /// Returns the address of the list at a path that it asks for.
+    pub(super) fn address(&self, path: &str) -> String {
+        format!("{path}{}", self.write())
     }
 
     /// Returns the query with something else in it, from its first page on.

@@ -111,10 +111,7 @@ impl Timeline {
 
 impl TimelineRow {
     fn words(&self, view: &Timeline) -> String {
-        let from = |spans: &[TimelineSpan]| {
-            spans.first().map(|span| format!(" from {}", span.from.text())).unwrap_or_default()
-        };
-        [state_text(&self.state), self.durations(view, from)]
+        [state_text(&self.state), self.durations(view, begin_words)]
             .into_iter()
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
@@ -132,11 +129,15 @@ impl TimelineRow {
     }
 }
 
+fn begin_words(spans: &[TimelineSpan]) -> String {
+    spans.first().map(|span| format!(" from {}", span.from.text())).unwrap_or_default()
+}
+
 /// Returns how long something took, or has taken until now.
 pub(super) fn taken(spans: &[TimelineSpan], now: Option<Offset>) -> Option<Offset> {
-    let end = |span: &TimelineSpan| span.until.or(now).unwrap_or(span.from);
-    let (first, last) = (spans.first()?, spans.iter().map(end).max()?);
-    Some(last.since(first.from))
+    let begin = spans.first()?.from;
+    let end = spans.iter().map(|span| span.until.or(now).unwrap_or(span.from)).max()?;
+    Some(end.since(begin))
 }
 
 /// Turns times into places on the axis.
@@ -151,6 +152,13 @@ impl Scale {
         NAMES_WIDTH + usize::try_from(width * at / self.end.0).unwrap_or_default()
     }
 
+    /// Returns where a span begins, and how wide it is: at least so wide that it is seen.
+    fn place(&self, span: &TimelineSpan, now: Option<Offset>) -> (usize, usize) {
+        let from = self.x(span.from);
+        let until = self.x(span.until.or(now).unwrap_or(self.end));
+        (from, until.saturating_sub(from).max(2))
+    }
+
     fn ticks(&self) -> Vec<Offset> {
         let seconds = self.end.0 / 1000;
         let step = TICK_SECONDS.into_iter().find(|step| seconds / step < TICKS_MAX);
@@ -162,17 +170,14 @@ impl Scale {
 fn drawn(view: &Timeline, row: &TimelineRow, y: usize, scale: &Scale) -> Markup {
     let tone = Tone::of(&row.state);
     let Colours { ink, ground } = tone.colours();
-    let place = |span: &TimelineSpan| {
-        let (from, until) = (scale.x(span.from), scale.x(span.until.or(view.now).unwrap_or(scale.end)));
-        (from, until.saturating_sub(from).max(2))
-    };
+
     html! {
         g class=(tone.class()) {
             title { (one_line(&row.name)) ": " (one_line(&row.words(view))) }
             text.ink x="8" y=(y + 20) font-weight="700" fill=(ink) { (tone.sign()) }
             text.plain x="24" y=(y + 20) fill="#1d2129" { (shortened(&row.name, NAME_CHARS)) }
             @for span in &row.spans {
-                @let (from, width) = place(span);
+                @let (from, width) = scale.place(span, view.now);
                 @if span.waits {
                     rect.box x=(from) y=(y + 6) width=(width) height="10" rx="2" fill=(ground) stroke=(ink) stroke-dasharray="3 2" {}
                 } @else {
@@ -180,7 +185,7 @@ fn drawn(view: &Timeline, row: &TimelineRow, y: usize, scale: &Scale) -> Markup 
                 }
             }
             @for span in &row.usual {
-                @let (from, width) = place(span);
+                @let (from, width) = scale.place(span, view.now);
                 @if span.waits {
                     rect.usual-wait x=(from) y=(y + 21) width=(width) height="4" rx="2" fill="none" stroke="#8a919c" {}
                 } @else {

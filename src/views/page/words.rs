@@ -1,5 +1,7 @@
 //! Pieces that pages share: links, times, signs, lines to copy.
 
+use std::fmt::Write as _;
+
 use jiff::Timestamp;
 use maud::{Markup, html};
 
@@ -12,9 +14,15 @@ use model::text::lines;
 
 /// Returns a name as one segment of a path.
 pub(super) fn encoded(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let segment = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    name.bytes().map(segment).collect()
+    let mut encoded = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            write!(encoded, "%{byte:02X}").expect("a String takes it");
+        }
+    }
+    encoded
 }
 
 /// Returns the address of a placement.

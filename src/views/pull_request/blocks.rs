@@ -40,7 +40,6 @@ impl Block {
 /// Joins the blocks in at most `limit` characters. Blocks of low priority are replaced by their short forms, the largest of a
 /// priority first. If the required blocks alone are too long, the end is truncated and replaced by `cut`.
 pub(super) fn fit(mut blocks: Vec<Block>, limit: usize, cut: &str) -> String {
-    let length = |text: &str| text.chars().count();
     let mut total: usize = blocks.iter().map(|block| length(&block.text)).sum();
     let mut order: Vec<(Priority, usize, usize)> =
         // The larger a block, the smaller its key, so that the largest of a priority comes first.
@@ -51,7 +50,8 @@ pub(super) fn fit(mut blocks: Vec<Block>, limit: usize, cut: &str) -> String {
             break;
         }
         let block = &mut blocks[at];
-        let (long, short) = (length(&block.text), length(&block.short));
+        let long = length(&block.text);
+        let short = length(&block.short);
         // A short form that is not shorter would save nothing.
         if short < long {
             total -= long - short;
@@ -70,6 +70,11 @@ pub(super) fn fit(mut blocks: Vec<Block>, limit: usize, cut: &str) -> String {
     }
     // If not even `cut` fits, it is left out.
     if length(cut) <= limit { text + cut } else { text }
+}
+
+/// Returns the characters of a text, as hosts count them.
+fn length(text: &str) -> usize {
+    text.chars().count()
 }
 
 #[cfg(test)]

@@ -49,12 +49,16 @@ fn nameless(object: &ObjectDiff, text: &str) -> String {
 
 /// Replaces a name where it stands alone.
 fn without(text: &str, name: &str) -> String {
+    // An empty name would be found between any two characters.
+    if name.is_empty() {
+        return text.to_owned();
+    }
     let mut kept = String::with_capacity(text.len());
     let mut from = 0;
-    for (at, _) in text.match_indices(name).filter(|_| !name.is_empty()) {
+    for (at, _) in text.match_indices(name) {
         let end = at + name.len();
-        let is_within = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-        if !is_within(text[..at].chars().next_back()) && !is_within(text[end..].chars().next()) {
+        let is_part = text[..at].ends_with(char::is_alphanumeric) || text[end..].starts_with(char::is_alphanumeric);
+        if !is_part {
             kept.push_str(&text[from..at]);
             kept.push(NAME);
             from = end;
@@ -64,7 +68,8 @@ fn without(text: &str, name: &str) -> String {
 }
 
 fn block(same: &SameDiff<'_>) -> Block {
-    let (word, first) = (same.change.name(), same.objects[0]);
+    let word = same.change.name();
+    let first = same.objects[0];
     let ids: Vec<String> = same.objects.iter().map(|object| object.id.to_string()).collect();
     // Without a difference to show, many of them are one line.
     let max = if same.form.is_some() { LISTED_MAX } else { OBJECTS_MAX };

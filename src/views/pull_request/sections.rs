@@ -11,7 +11,7 @@ use crate::comments::escape::{cell, code, code_cell, prose};
 use decide::status::work::counted;
 use model::api::stage_checks::Checks;
 use model::api::staged::StageTaskType;
-use model::id::{ClusterName, PlacementKey};
+use model::id::{ClusterName, CommitId, PlacementKey};
 use model::plan::{GatePlan, OcmPlan, PlacementPlan, Resource, StagePlan};
 
 /// Errors that are named; the rest is counted.
@@ -44,8 +44,8 @@ pub(super) fn sections(report: &PullReport) -> Vec<Block> {
     blocks.extend(override_blocks(report));
     blocks.extend(report.plan.ocm_placements.iter().filter_map(ocm_block));
     // One that is renamed is told under its new name.
-    let is_quiet = |placement: &&PlacementPlan| placement.renamed_to.is_none() && !is_changed(placement);
-    let quiet = report.plan.placements.iter().filter(is_quiet).count();
+    let told = report.plan.placements.iter().filter(|placement| placement.renamed_to.is_none());
+    let quiet = told.filter(|placement| !is_changed(placement)).count();
     if quiet > 0 && !changed.is_empty() {
         let verb = if quiet == 1 { "does" } else { "do" };
         blocks.push(Block::must(format!("{} more {verb} not change.\n\n", counted(quiet, "placement"))));
@@ -57,16 +57,18 @@ pub(super) fn sections(report: &PullReport) -> Vec<Block> {
 
 /// Describes which commits were compared, and the notes.
 fn standing(report: &PullReport) -> String {
-    let short = |commit: &Option<model::id::CommitId>| {
-        commit.as_ref().map_or_else(|| "the folder".to_owned(), |commit| code(commit.short()))
-    };
-    let mut text =
-        format!("Plan for {} on top of {} (the accepted commit).\n\n", short(&report.head), short(&report.base));
+    let head = short(report.head.as_ref());
+    let base = short(report.base.as_ref());
+    let mut text = format!("Plan for {head} on top of {base} (the accepted commit).\n\n");
     if !report.conflicts.is_empty() {
         let files = codes(report.conflicts.iter().map(String::as_str), LISTED_MAX);
         writeln!(text, "Changed on both sides, and taken from the head here: {files}.\n").expect("a String takes it");
     }
     text
+}
+
+fn short(commit: Option<&CommitId>) -> String {
+    commit.map_or_else(|| "the folder".to_owned(), |commit| code(commit.short()))
 }
 
 fn error_blocks(report: &PullReport) -> Vec<Block> {
@@ -187,31 +189,17 @@ fn placements(keys: &[PlacementKey]) -> String {
 
 fn cluster_blocks(changed: &[&PlacementPlan]) -> Vec<Block> {
     let texts = changed.iter().filter_map(|placement| Some((cluster_texts(placement)?, placement.key())));
-    let block = |((text, short), keys): ((String, String), Vec<PlacementKey>)| {
+    let mut blocks = Vec::new();
+    for ((text, short), keys) in Grouped::of(texts).0 {
         let head = format!("Clusters of {}:\n\n", placements(&keys));
-        Block::of(Priority::Clusters, format!("{head}{text}\n"), format!("{head}{short}\n"))
-    };
-    Grouped::of(texts).0.into_iter().map(block).collect()
+        blocks.push(Block::of(Priority::Clusters, format!("{head}{text}\n"), format!("{head}{short}\n")));
+    }
+    blocks
 }
 
 /// Lists clusters that are added, dropped, or get other overrides, and why; and counts them. `None` if there are none.
 fn cluster_texts(placement: &PlacementPlan) -> Option<(String, String)> {
     let changes = placement.changes.as_ref()?;
-    let reason_of = |cluster: &ClusterName| {
-        let decision = placement.decisions.iter().find(|decision| decision.cluster_name == *cluster);
-        let is_dropped = || placement.deletions.iter().any(|deletion| deletion.cluster_name == *cluster);
-        match decision {
-            Some(decision) => {
-                let reason = decision.reason.to_string();
-                // People need no code before the sentence.
-                reason.strip_prefix("ClusterUnschedulable, ").map_or(reason.clone(), str::to_owned)
-            }
-            // A cluster that is no longer picked has no decision that could say why.
-            None if !placement.removed && is_dropped() => "not picked any more".to_owned(),
-            // It left the fleet and keeps its objects, or the placement is removed, which its heading says.
-            None => String::new(),
-        }
-    };
     let mut text = String::new();
     let mut short = String::new();
     let lost = placement.lost().cloned().collect();
@@ -219,7 +207,7 @@ fn cluster_texts(placement: &PlacementPlan) -> Option<(String, String)> {
     for (verb, clusters) in moves.into_iter().filter(|(_, clusters)| !clusters.is_empty()) {
         let mut reasons: BTreeMap<String, Vec<&ClusterName>> = BTreeMap::new();
         for cluster in clusters {
-            reasons.entry(reason_of(cluster)).or_default().push(cluster);
+            reasons.entry(reason_of(placement, cluster)).or_default().push(cluster);
         }
         for (reason, clusters) in reasons {
             let why = if reason.is_empty() { String::new() } else { format!(" ({})", prose(&reason)) };
@@ -235,18 +223,37 @@ fn cluster_texts(placement: &PlacementPlan) -> Option<(String, String)> {
     (!text.is_empty()).then_some((text, short))
 }
 
+/// Returns why a cluster is gained or lost; empty where the rest of the comment says it.
+fn reason_of(placement: &PlacementPlan, cluster: &ClusterName) -> String {
+    if let Some(decision) = placement.decisions.iter().find(|decision| decision.cluster_name == *cluster) {
+        let reason = decision.reason.to_string();
+        // People need no code before the sentence.
+        return reason.strip_prefix("ClusterUnschedulable, ").map_or(reason.clone(), str::to_owned);
+    }
+    let is_dropped = placement.deletions.iter().any(|deletion| deletion.cluster_name == *cluster);
+    if is_dropped && !placement.removed {
+        // A cluster that is no longer picked has no decision that could say why.
+        "not picked any more".to_owned()
+    } else {
+        // It left the fleet and keeps its objects, or the placement is removed, which its heading says.
+        String::new()
+    }
+}
+
 /// Describes the rollouts, each once for all placements that are rolled out that way over the same clusters.
 fn rollout_blocks(changed: &[&PlacementPlan]) -> Vec<Block> {
     let staged = changed.iter().filter(|placement| !placement.removed);
     let texts = staged.map(|placement| (rollout_texts(placement), placement.key()));
-    let block = |((head, text, short), keys): ((String, String, String), Vec<PlacementKey>)| {
+    let mut blocks = Vec::new();
+    for ((head, text, short), keys) in Grouped::of(texts).0 {
         let head = format!("Rollout of {} {head}", placements(&keys));
-        if text.is_empty() {
-            return Block::must(format!("{head}.\n\n"));
-        }
-        Block::of(Priority::Stages, format!("{head}:\n\n{text}"), format!("{head}: {short}.\n\n"))
-    };
-    Grouped::of(texts).0.into_iter().map(block).collect()
+        blocks.push(if text.is_empty() {
+            Block::must(format!("{head}.\n\n"))
+        } else {
+            Block::of(Priority::Stages, format!("{head}:\n\n{text}"), format!("{head}: {short}.\n\n"))
+        });
+    }
+    blocks
 }
 
 /// Returns how a placement is rolled out: in words, as a table of stages, and as their names.
@@ -291,13 +298,13 @@ fn check_summaries(checks: &Checks) -> impl Iterator<Item = String> {
 }
 
 fn gates(gates: &[GatePlan]) -> String {
-    let gate = |gate: &GatePlan| match (gate.type_, &gate.approvers, &gate.wait_time) {
+    let words = gates.iter().map(|gate| match (gate.type_, &gate.approvers, &gate.wait_time) {
         (StageTaskType::Approval, Some(approvers), _) => format!("approval by {}", cell(approvers)),
         (StageTaskType::Approval, None, _) => "approval".to_owned(),
         (StageTaskType::TimedWait, _, Some(time)) => format!("wait {}", cell(time)),
         (StageTaskType::TimedWait, _, None) => "wait".to_owned(),
-    };
-    gates.iter().map(gate).collect::<Vec<_>>().join(", ")
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 fn ocm_block(placement: &OcmPlan) -> Option<Block> {

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use super::blocks::Block;
-use super::{ObjectChange, PullReport, Timeline, concerned};
+use super::{ObjectChange, ObjectDiff, PullReport, Timeline, concerned};
 use crate::comments::escape::{cell, code_cell, prose};
 use decide::status::work::counted;
 use model::api::staged::StageTaskType;
-use model::plan::PlacementPlan;
+use model::plan::{GatePlan, PlacementPlan};
 
 /// Placements that have a row; the rest is counted.
 const ROWS_MAX: usize = 50;
@@ -17,6 +17,7 @@ pub(super) fn table_block(report: &PullReport, changed: &[&PlacementPlan]) -> Op
     if changed.is_empty() {
         return None;
     }
+    // A column that is empty in every row is left out.
     let predicted = match &report.timeline {
         Timeline::Predicted { takes, approvals_after, .. } if !takes.is_empty() => Some((takes, approvals_after)),
         _ => None,
@@ -33,7 +34,9 @@ pub(super) fn table_block(report: &PullReport, changed: &[&PlacementPlan]) -> Op
             _ if placement.removed => " is removed".to_owned(),
             _ => String::new(),
         };
-        let (clusters, objects, gates) = (clusters(placement), objects(report, placement), gates(placement));
+        let clusters = clusters(placement);
+        let objects = objects(report, placement);
+        let gates = gates(placement);
         writeln!(text, "| {name}{becomes} | {clusters} | {objects} | {gates} |{takes}").expect("a String takes it");
     }
     if let Some(more) = changed.len().checked_sub(ROWS_MAX).filter(|more| *more > 0) {
@@ -63,10 +66,9 @@ fn clusters(placement: &PlacementPlan) -> String {
 /// Counts the objects that are added, changed and deleted in what is placed.
 fn objects(report: &PullReport, placement: &PlacementPlan) -> String {
     let key = placement.key();
-    let count =
-        |change| report.objects.iter().filter(|object| object.placement == key && object.change == change).count();
+    let own: Vec<&ObjectDiff> = report.objects.iter().filter(|object| object.placement == key).collect();
     let kinds = [('+', ObjectChange::Added), ('~', ObjectChange::Changed), ('−', ObjectChange::Deleted)];
-    signed(&kinds.map(|(sign, change)| (sign, count(change))))
+    signed(&kinds.map(|(sign, change)| (sign, own.iter().filter(|object| object.change == change).count())))
 }
 
 /// Joins counts with their signs; zeros are left out.
@@ -78,18 +80,14 @@ fn signed(counts: &[(char, usize)]) -> String {
 /// Counts what a rollout waits for.
 fn gates(placement: &PlacementPlan) -> String {
     let stages = &placement.rollout.stages;
-    let of = |type_| {
-        stages
-            .iter()
-            .flat_map(|stage| stage.before.iter().chain(&stage.after))
-            .filter(|gate| gate.type_ == type_)
-            .count()
-    };
+    let gates: Vec<&GatePlan> = stages.iter().flat_map(|stage| stage.before.iter().chain(&stage.after)).collect();
+    let approvals = gates.iter().filter(|gate| gate.type_ == StageTaskType::Approval).count();
+    let waits = gates.iter().filter(|gate| gate.type_ == StageTaskType::TimedWait).count();
     let checks = stages.iter().filter(|stage| stage.checks.is_some()).count();
     let counts = [
         (usize::from(placement.deletion_guard.is_some()), "approval of deletions"),
-        (of(StageTaskType::Approval), "approval"),
-        (of(StageTaskType::TimedWait), "wait"),
+        (approvals, "approval"),
+        (waits, "wait"),
         (checks, "check"),
     ];
     let parts = counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| counted(count, what));

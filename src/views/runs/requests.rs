@@ -17,6 +17,9 @@ pub fn approval_request_objects(run: &RunRecord) -> Vec<Value> {
     asked_approvals(run).map(|(stage, before, task)| approval_request_object(run, stage, before, task)).collect()
 }
 
+/// The generation of an approval request: nothing of it changes.
+const GENERATION: i64 = 1;
+
 /// Returns the approvals that a run has asked for: the stage, whether it is the gate before it, and the task.
 pub fn asked_approvals(run: &RunRecord) -> impl Iterator<Item = (&StageRecord, bool, &TaskRecord)> {
     run.stages.iter().flat_map(|stage| {
@@ -31,7 +34,7 @@ pub fn approval_request_object(run: &RunRecord, stage: &StageRecord, before: boo
     let key = &run.placement;
     let mut metadata =
         metadata(key.namespace.as_deref(), &request_name(&run.name, &stage.name, super::side(before)), task.asked_at);
-    metadata.insert("generation".into(), 1.into());
+    metadata.insert("generation".into(), GENERATION.into());
     let labels = json!({
         "kubernetes-fleet.io/targetUpdateRun": run.name,
         "kubernetes-fleet.io/targetUpdatingStage": stage.name,
@@ -55,35 +58,41 @@ pub fn approval_request_object(run: &RunRecord, stage: &StageRecord, before: boo
 }
 
 fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -> Vec<Condition> {
-    let condition = |type_, status: ConditionStatus, reason, message: String, at| {
-        Condition::new(type_, status, reason, message, 1, at)
-    };
     if run.phase.is_final() && task.done_at.is_none() {
         // Rejected was what stood before the gate at which the run ended.
         let is_its_end = matches!(stage.phase, StagePhase::WaitingBefore | StagePhase::Failed);
         let is_rejected = run.phase == RunPhase::Rejected && is_its_end;
         let reason = if is_rejected { Reason::Rejected } else { Reason::UpdateRunEnded };
         let description = super::end_message(run);
-        return vec![condition(ConditionType::Approved, ConditionStatus::False, reason, description, run.since)];
+        return vec![Condition::new(
+            ConditionType::Approved,
+            ConditionStatus::False,
+            reason,
+            description,
+            GENERATION,
+            run.since,
+        )];
     }
     let Some(last) = task.approvals.last() else { return Vec::new() };
     let description = approved_message(task);
     let Some(done_at) = task.done_at else {
-        return vec![condition(
+        return vec![Condition::new(
             ConditionType::Approved,
             ConditionStatus::Unknown,
             Reason::MoreApprovalsNeeded,
             format!("{description}; more people must approve"),
+            GENERATION,
             last.at,
         )];
     };
     vec![
-        condition(ConditionType::Approved, ConditionStatus::True, reason(last), description, last.at),
-        condition(
+        Condition::new(ConditionType::Approved, ConditionStatus::True, reason(last), description, GENERATION, last.at),
+        Condition::new(
             ConditionType::ApprovalAccepted,
             ConditionStatus::True,
             Reason::ApprovalRequestApprovalAccepted,
-            "the gate is open".to_owned(),
+            "the gate is open",
+            GENERATION,
             done_at,
         ),
     ]
@@ -93,18 +102,21 @@ fn request_conditions(run: &RunRecord, stage: &StageRecord, task: &TaskRecord) -
 ///
 /// Source: Kubernetes API, `metav1.Condition`.
 fn reason(approval: &Approval) -> Reason {
-    let fits = |text: &&str| {
-        let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-        text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic())
-            && text.bytes().all(|b| word(b) || b == b',' || b == b':')
-            && text.bytes().last().is_some_and(word)
-    };
-    approval.reason.as_deref().filter(fits).map_or(Reason::Approved, Reason::from)
+    match approval.reason.as_deref() {
+        Some(text) if is_reason(text) => Reason::from(text),
+        _ => Reason::Approved,
+    }
+}
+
+fn is_reason(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_,:".contains(c))
 }
 
 /// Describes who approved, through which channel, and why.
 pub(super) fn approved_message(task: &TaskRecord) -> String {
-    let description = |approval: &Approval| {
+    let descriptions = task.approvals.iter().map(|approval| {
         let place = match approval.by.surface {
             Channel::CommandLine => "on the command line",
             Channel::Api => "over the API",
@@ -113,8 +125,8 @@ pub(super) fn approved_message(task: &TaskRecord) -> String {
         let why: Vec<&str> = [&approval.reason, &approval.message].into_iter().flatten().map(String::as_str).collect();
         let why = if why.is_empty() { String::new() } else { format!(": {}", why.join(", ")) };
         format!("approved by {} {place}{why}", approval.by.name)
-    };
-    task.approvals.iter().map(description).collect::<Vec<_>>().join("; ")
+    });
+    descriptions.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns a placement's closed deletion gate as an object of gitfleet, to list it among the approval requests.
@@ -140,8 +152,8 @@ pub fn deletion_gate_object(record: &PlacementRecord) -> Option<Value> {
     if let Some(last) = gate.approvals.last() {
         let people: Vec<&str> = gate.approvals.iter().map(|approval| approval.by.name.as_str()).collect();
         let message = format!("approved by {}; more people must approve", people.join(", "));
-        let (type_, reason) = (ConditionType::Approved, Reason::MoreApprovalsNeeded);
-        let condition = Condition::new(type_, ConditionStatus::Unknown, reason, message, 0, last.at);
+        let reason = Reason::MoreApprovalsNeeded;
+        let condition = Condition::new(ConditionType::Approved, ConditionStatus::Unknown, reason, message, 0, last.at);
         status.insert("conditions".into(), value(&[condition]));
     }
     Some(json!({

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::fixtures::{approval, at, run, run_at_approval, run_in_production, stage};
-use decide::status::staged_run::active_run;
+use decide::status::staged_run::{ClosedGate, active_run};
 use model::id::PlacementKey;
 use model::overrides::{OverrideKey, OverrideRef, PickedOverrides};
 

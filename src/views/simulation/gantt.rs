@@ -4,10 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::{
-    EventKind, GateSide, GateType, Offset, Simulated, SimulatedCluster, SimulatedEvent, SimulatedGate,
-    SimulatedPlacement,
-};
+use super::{EventKind, GateSide, GateType, Offset, Simulated, SimulatedCluster, SimulatedGate, SimulatedPlacement};
 use decide::status::work::counted;
 use model::runs::ClusterPhase;
 
@@ -52,9 +49,13 @@ pub fn gantt(simulated: &Simulated) -> String {
         "gantt\n    title Rollout from the push of the commit\n    dateFormat YYYY-MM-DD HH:mm:ss.SSS\n    axisFormat {axis}\n    \
          todayMarker off\n"
     );
-    let later = |event: &&SimulatedEvent| event.event == EventKind::Pushed && event.at > Offset::default();
     let mut pushes = Chart { text: String::new(), end };
-    simulated.events.iter().filter(later).for_each(|push| pushes.line(&push.message, "milestone", push.at, None));
+    for event in &simulated.events {
+        // The axis begins at the first push.
+        if event.event == EventKind::Pushed && event.at > Offset::default() {
+            pushes.line(&event.message, "milestone", event.at, None);
+        }
+    }
     let mut sections: Vec<(Vec<String>, String)> = Vec::new();
     if !pushes.text.is_empty() {
         sections.push((vec!["Pushes".to_owned()], pushes.text));
@@ -85,12 +86,11 @@ pub fn gantt(simulated: &Simulated) -> String {
 /// Tells whether clusters move for long enough that a chart shows more than waits.
 pub fn shows_work(simulated: &Simulated) -> bool {
     let last = last(simulated);
-    let is_long = |clusters: &[&SimulatedCluster]| span(clusters, last).map_or(0, |(start, end)| end.since(start).0);
     simulated.placements.iter().any(|placement| {
-        let own: Vec<&SimulatedCluster> = placement.clusters.iter().collect();
-        let stages = placement.runs.iter().flat_map(|run| &run.stages);
-        let moving: i64 = stages.map(|stage| is_long(&stage.clusters.iter().collect::<Vec<_>>())).sum();
-        (moving + is_long(&own)) * 100 >= last.0 * WORK_HUNDREDTHS_MIN
+        let stages = placement.runs.iter().flat_map(|run| &run.stages).map(|stage| &stage.clusters);
+        let spans = stages.chain([&placement.clusters]).filter_map(|clusters| span(clusters, last));
+        let moving: i64 = spans.map(|(start, end)| end.since(start).0).sum();
+        moving * 100 >= last.0 * WORK_HUNDREDTHS_MIN
     })
 }
 
@@ -99,9 +99,11 @@ fn last(simulated: &Simulated) -> Offset {
 }
 
 /// Returns when the first of these clusters began to move, and when the last one ended; `open` for one that did not.
-fn span(clusters: &[&SimulatedCluster], open: Offset) -> Option<(Offset, Offset)> {
-    let moved = || clusters.iter().filter_map(|cluster| Some((cluster.started_at?, cluster.ended_at.unwrap_or(open))));
-    Some((moved().map(|(start, _)| start).min()?, moved().map(|(_, end)| end).max()?))
+fn span(clusters: &[SimulatedCluster], open: Offset) -> Option<(Offset, Offset)> {
+    let moved = clusters.iter().filter(|cluster| cluster.started_at.is_some());
+    let start = moved.clone().filter_map(|cluster| cluster.started_at).min()?;
+    let end = moved.map(|cluster| cluster.ended_at.unwrap_or(open)).max()?;
+    Some((start, end))
 }
 
 struct Chart {
@@ -111,12 +113,13 @@ struct Chart {
 
 impl Chart {
     fn placement(&mut self, placement: &SimulatedPlacement) {
-        placement.gates.iter().for_each(|gate| self.gate(gate, ""));
-        let shown: Vec<&SimulatedCluster> = placement.clusters.iter().collect();
-        if shown.iter().filter(|cluster| cluster.started_at.is_some()).count() > CLUSTERS_MAX {
-            self.together("all ", &shown);
+        for gate in &placement.gates {
+            self.gate(gate, "");
+        }
+        if placement.clusters.iter().filter(|cluster| cluster.started_at.is_some()).count() > CLUSTERS_MAX {
+            self.together("all ", &placement.clusters);
         } else {
-            for cluster in &shown {
+            for cluster in &placement.clusters {
                 self.cluster(cluster);
             }
         }
@@ -124,10 +127,13 @@ impl Chart {
         for run in &placement.runs {
             for stage in &run.stages {
                 let name = if several { format!("{} {}", run.name, stage.name) } else { stage.name.clone() };
-                let sides = |side| stage.gates.iter().filter(move |gate| gate.when == Some(side));
-                sides(GateSide::Before).for_each(|gate| self.gate(gate, &format!(" before {name}")));
-                self.together(&format!("{name} - "), &stage.clusters.iter().collect::<Vec<_>>());
-                sides(GateSide::After).for_each(|gate| self.gate(gate, &format!(" after {name}")));
+                for gate in stage.gates.iter().filter(|gate| gate.when == Some(GateSide::Before)) {
+                    self.gate(gate, &format!(" before {name}"));
+                }
+                self.together(&format!("{name} - "), &stage.clusters);
+                for gate in stage.gates.iter().filter(|gate| gate.when == Some(GateSide::After)) {
+                    self.gate(gate, &format!(" after {name}"));
+                }
             }
         }
         if let Some(at) = placement.failed_at {
@@ -136,16 +142,18 @@ impl Chart {
     }
 
     /// Draws one bar for clusters that move together, and one for each of those that failed or do not answer.
-    fn together(&mut self, name: &str, clusters: &[&SimulatedCluster]) {
+    fn together(&mut self, name: &str, clusters: &[SimulatedCluster]) {
         if let Some((start, end)) = span(clusters, self.end) {
             let moved: Vec<_> = clusters.iter().filter(|cluster| cluster.started_at.is_some()).collect();
             let is_open = moved.iter().any(|cluster| cluster.ended_at.is_none());
             let tags = if is_open { "active" } else { "" };
             self.line(&format!("{name}{}", counted(moved.len(), "cluster")), tags, start, Some(end));
         }
-        let is_odd =
-            |cluster: &&&SimulatedCluster| cluster.deferred_at.is_some() || cluster.outcome == ClusterPhase::Failed;
-        clusters.iter().filter(is_odd).take(CLUSTERS_MAX).for_each(|cluster| self.cluster(cluster));
+        let odd =
+            clusters.iter().filter(|cluster| cluster.deferred_at.is_some() || cluster.outcome == ClusterPhase::Failed);
+        for cluster in odd.take(CLUSTERS_MAX) {
+            self.cluster(cluster);
+        }
     }
 
     fn gate(&mut self, gate: &SimulatedGate, place: &str) {

@@ -22,37 +22,48 @@ pub fn timeline_lines(simulated: &Simulated) -> Vec<Line> {
     }
     let mut lines = Vec::new();
     let changed = simulated.placements.iter().filter(|placement| !is_quiet(placement)).count();
-    // All times count from it, so it needs no line.
-    let first_push = |event: &SimulatedEvent| event.event == EventKind::Pushed && event.at == Offset::default();
-    let fleet = |event: &&SimulatedEvent| event.placement.is_none() && !first_push(event);
     // Events of the whole fleet are printed once.
-    if changed != 1 && simulated.events.iter().any(|event| fleet(&event)) {
+    if changed != 1 && simulated.events.iter().any(is_of_fleet) {
         lines.push(Line::default().with(Style::Strong, "fleet"));
-        lines.extend(event_lines(&grouped(simulated.events.iter().filter(fleet))));
+        lines.extend(event_lines(&grouped(simulated.events.iter().filter(|event| is_of_fleet(event)))));
         lines.push(Line::default());
     }
     for placement in &simulated.placements {
         let name = placement.key().to_string();
-        let is_own = |event: &&SimulatedEvent| match &event.placement {
+        let own = simulated.events.iter().filter(|event| match &event.placement {
             Some(of) => *of == name,
-            None => changed == 1 && fleet(event),
-        };
-        lines.extend(placement_lines(placement, &grouped(simulated.events.iter().filter(is_own))));
+            None => changed == 1 && is_of_fleet(event),
+        });
+        lines.extend(placement_lines(placement, &grouped(own)));
         lines.push(Line::default());
     }
     lines.push(Line::default().with(Style::Strong, total(simulated)));
     lines
 }
 
+/// Tells whether an event is of no placement alone. All times count from the first push, so that it needs no line.
+fn is_of_fleet(event: &SimulatedEvent) -> bool {
+    let is_first_push = event.event == EventKind::Pushed && event.at == Offset::default();
+    event.placement.is_none() && !is_first_push
+}
+
 fn total(simulated: &Simulated) -> String {
-    let count = |wanted: fn(&SimulatedPlacement) -> bool| simulated.placements.iter().filter(|p| wanted(p)).count();
+    let mut done = 0;
+    let mut unchanged = 0;
+    let mut waiting = 0;
+    let mut not_converged = 0;
+    for placement in &simulated.placements {
+        match placement.outcome {
+            Outcome::Done if is_quiet(placement) => unchanged += 1,
+            Outcome::Done => done += 1,
+            Outcome::WaitsForPerson => waiting += 1,
+            _ => not_converged += 1,
+        }
+    }
     let mut text = counted(simulated.placements.len(), "placement");
-    for (number, words) in [
-        (count(|p| p.outcome == Outcome::Done && !is_quiet(p)), "done"),
-        (count(is_quiet), "unchanged"),
-        (count(|p| p.outcome == Outcome::WaitsForPerson), "waiting for a person"),
-        (count(|p| !matches!(p.outcome, Outcome::Done | Outcome::WaitsForPerson)), "not converged"),
-    ] {
+    for (number, words) in
+        [(done, "done"), (unchanged, "unchanged"), (waiting, "waiting for a person"), (not_converged, "not converged")]
+    {
         if number > 0 {
             text.extend([format!(", {number} {words}")]);
         }
@@ -155,8 +166,8 @@ impl TimelineGroup<'_> {
     fn text(&self) -> String {
         use EventKind as E;
         let many = self.clusters.len() > 1;
-        let verb = |one: &'static str, several: &'static str| if many { several } else { one };
-        let verb = match self.kind {
+        // Only events of clusters need a verb: the message of any other is a sentence of its own.
+        let (one, several) = match self.kind {
             E::Pushed
             | E::RunBegan
             | E::RunRefused
@@ -165,22 +176,23 @@ impl TimelineGroup<'_> {
             | E::GateOpened
             | E::ApprovalRefused
             | E::Halted
-            | E::RollbackBegan => "",
-            E::ClusterOffline => verb("does not answer", "do not answer"),
-            E::ClusterOnline => verb("answers again", "answer again"),
-            E::ClusterBegan => verb("begins", "begin"),
-            E::ClusterSucceeded => verb("is available", "are available"),
-            E::ClusterFailed => verb("fails", "fail"),
-            E::ClusterDeferred => verb("is deferred", "are deferred"),
-            E::ClusterSkipped => verb("is skipped", "are skipped"),
-            E::RemovalBegan => verb("starts to remove it", "start to remove it"),
-            E::ClusterRemoved => verb("has removed it", "have removed it"),
+            | E::RollbackBegan => ("", ""),
+            E::ClusterOffline => ("does not answer", "do not answer"),
+            E::ClusterOnline => ("answers again", "answer again"),
+            E::ClusterBegan => ("begins", "begin"),
+            E::ClusterSucceeded => ("is available", "are available"),
+            E::ClusterFailed => ("fails", "fail"),
+            E::ClusterDeferred => ("is deferred", "are deferred"),
+            E::ClusterSkipped => ("is skipped", "are skipped"),
+            E::RemovalBegan => ("starts to remove it", "start to remove it"),
+            E::ClusterRemoved => ("has removed it", "have removed it"),
         };
-        let names = || first_of(self.clusters.iter().copied(), NAMES_MAX);
+        let verb = if many { several } else { one };
+        let names = first_of(self.clusters.iter().copied(), NAMES_MAX);
         let mut words = match self.clusters.len() {
             0 => String::new(),
-            1 => format!("{} {verb}", names()),
-            count => format!("{} {verb}: {}", counted(count, "cluster"), names()),
+            1 => format!("{names} {verb}"),
+            count => format!("{} {verb}: {names}", counted(count, "cluster")),
         };
         match (words.is_empty(), self.message.is_empty()) {
             (_, true) => {}
@@ -193,9 +205,6 @@ impl TimelineGroup<'_> {
 }
 
 fn summary_lines(placement: &SimulatedPlacement) -> Vec<Line> {
-    let labelled = |label: &str, style: Style, text: String| {
-        Line::default().with(Style::Muted, format!("  {label:LABEL_WIDTH$} ")).with(style, text)
-    };
     let style = match placement.outcome {
         Outcome::Done => Style::Ok,
         Outcome::WaitsForPerson | Outcome::Offline => Style::Progressing,
@@ -222,6 +231,10 @@ fn summary_lines(placement: &SimulatedPlacement) -> Vec<Line> {
         lines.push(labelled("unavailable", Style::Plain, text));
     }
     lines
+}
+
+fn labelled(label: &str, style: Style, text: String) -> Line {
+    Line::default().with(Style::Muted, format!("  {label:LABEL_WIDTH$} ")).with(style, text)
 }
 
 fn outcome_text(placement: &SimulatedPlacement) -> String {

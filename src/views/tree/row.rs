@@ -55,17 +55,17 @@ impl PlacementRow {
     pub fn of(view: &PlacementView, approvers: Option<&str>) -> Self {
         let approvers = view.record.approvers.as_deref().or(approvers);
         let picked = view.picked();
-        let leaf = |line| Node::leaf(vec![line]);
-        let mut children: Vec<Node> = note_lines(view).into_iter().map(leaf).collect();
+        let mut notes = note_lines(view);
         let warnings = view.record.warnings.iter();
-        children.extend(warnings.map(|w| leaf(TimedLine::default().with(Style::Progressing, format!("! {w}")))));
+        notes.extend(warnings.map(|warning| TimedLine::default().with(Style::Progressing, format!("! {warning}"))));
+        let mut children: Vec<Node> = notes.into_iter().map(|line| Node::leaf(vec![line])).collect();
         children.extend(gate_lines(view, approvers).map(Node::leaf));
         children.extend(view.is_external().then(|| staged::run_node(view, approvers)).flatten());
         let in_run: BTreeSet<&ClusterName> =
             if view.is_external() { staged::clusters_in_run(view) } else { BTreeSet::new() };
-        let length = |name: &ClusterName| name.as_str().chars().count();
-        let width = view.bindings().map(|b| length(&b.cluster));
-        let width = width.chain(view.selected().map(|d| length(&d.cluster_name))).max().unwrap_or(0);
+        let selected = view.selected().map(|decision| &decision.cluster_name);
+        let names = view.bindings().map(|binding| &binding.cluster).chain(selected);
+        let width = names.map(|name| name.as_str().chars().count()).max().unwrap_or(0);
         let leftovers = view.leftovers_of(&picked);
         let own = picked.iter().filter(|(decision, _)| !in_run.contains(&decision.cluster_name));
         let own = own.map(|(decision, binding)| cluster_node(view, decision, *binding));
@@ -95,7 +95,9 @@ impl PlacementRow {
         let commit = self.commit.as_ref().map(|commit| format!(" ({})", commit.short())).unwrap_or_default();
         let (style, glyph, description) = self.standing(now);
         let colon = if description.is_empty() { "" } else { ": " };
-        let (key, done, total) = (&self.placement, self.up_to_date, counted(self.clusters, "cluster"));
+        let key = &self.placement;
+        let done = self.up_to_date;
+        let total = counted(self.clusters, "cluster");
         Line::default()
             .with(style, format!("{glyph} "))
             .with(Style::Muted, format!("{} ", key.kind()))
@@ -143,7 +145,9 @@ fn note_lines(view: &PlacementView) -> Vec<TimedLine> {
         let description = description.then(format!(" ago{reason}; gitfleet resume {}", view.word()));
         lines.push(TimedLine::default().with(Style::Progressing, description));
     }
-    if let Some(held) = record.held.as_ref().filter(|_| !record.removed) {
+    if let Some(held) = &record.held
+        && !record.removed
+    {
         let description = Words::from(format!("✗ snapshot {} is held, for ", held.index)).since(held.since);
         let description = description.then(format!(
             ": it {}; {}",
@@ -233,7 +237,8 @@ fn clusters_where<'a>(view: &PlacementView<'a>, is_meant: impl Fn(&ClusterName) 
     let mut nodes: Vec<StagedNode> =
         of_run.into_iter().map(|(stage, node)| StagedNode { stage: Some(stage), node }).collect();
     let in_run = if view.is_external() { staged::clusters_in_run(view) } else { BTreeSet::new() };
-    let last = view.runs.values().max_by_key(|run| run.sequence).filter(|_| view.is_external());
+    // A rolling update has no stages, whatever an earlier run had.
+    let last = if view.is_external() { view.runs.values().max_by_key(|run| run.sequence) } else { None };
     let stages: BTreeMap<&ClusterName, (usize, &str)> = last
         .into_iter()
         .flat_map(|run| run.stages.iter().enumerate())
@@ -374,24 +379,26 @@ pub(super) fn cluster_state(
             }
         }
     };
-    if let Some(offline) = offline {
+    match offline {
+        None => (style, glyph, description),
         // The condition's message already says it.
-        if !says_offline {
+        Some(_) if says_offline => (Style::Muted, "?", description),
+        Some(offline) => {
             let description = description.then(format!("; offline{} for ", why(offline))).since(offline.since);
-            return (Style::Muted, "?", description);
+            (Style::Muted, "?", description)
         }
-        return (Style::Muted, "?", description);
     }
-    (style, glyph, description)
 }
 
 /// Returns the condition that shows a binding's progress: the first of the chain that is not true, or the last.
 fn standing(binding: &Binding, mode: Mode) -> Option<&Condition> {
     let mut standing = None;
     for link in chain(mode) {
+        let condition = find_condition(&binding.conditions, &link.type_)?;
         // A condition of an older generation describes the earlier target.
-        let current = |c: &&Condition| c.observed_generation == binding.generation;
-        let condition = find_condition(&binding.conditions, &link.type_).filter(current)?;
+        if condition.observed_generation != binding.generation {
+            return None;
+        }
         standing = Some(condition);
         if condition.status != ConditionStatus::True {
             break;

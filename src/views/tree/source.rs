@@ -58,7 +58,7 @@ pub fn ocm_lines(record: &OcmPlacementRecord) -> Vec<TimedLine> {
             .with(Style::Strong, format!("Placement {}/{}", record.namespace, record.name))
             .with(Style::Plain, format!("  {clusters} decided")),
     ];
-    let complaint = satisfied.filter(|_| !record.is_satisfied()).map(|condition| &condition.message);
+    let complaint = if record.is_satisfied() { None } else { satisfied.map(|condition| &condition.message) };
     let misconfigured = find_condition(&record.conditions, &ConditionType::PlacementMisconfigured)
         .filter(|condition| condition.status == ConditionStatus::True)
         .map(|condition| &condition.message);
@@ -110,19 +110,21 @@ fn own_lines(view: &SourceView) -> Vec<TimedLine> {
         };
         lines.push(TimedLine::default().with(Style::Progressing, description));
     }
-    let url_of = |name: &str, url: &str| {
-        TimedLine::default().with(Style::Strong, format!("source {name}")).with(Style::Plain, url.to_owned())
-    };
+
     if source.sources.is_empty() {
         let branch = view.branch.map(|b| format!(" ({b})")).unwrap_or_default();
-        lines.push(url_of("", &format!("{}{branch}", source.url)));
+        lines.push(url_line("", &format!("{}{branch}", source.url)));
         lines.push(commits(TimedLine::default(), source, view.subject));
     }
     for (name, one) in &source.sources {
-        lines.push(commits(url_of(&format!("{name} "), &one.url), one, None));
+        lines.push(commits(url_line(&format!("{name} "), &one.url), one, None));
     }
     lines.extend(left_lines(view));
     lines
+}
+
+fn url_line(name: &str, url: &str) -> TimedLine {
+    TimedLine::default().with(Style::Strong, format!("source {name}")).with(Style::Plain, url.to_owned())
 }
 
 /// Says that a commit of a source is refused, and why.
@@ -148,14 +150,13 @@ fn refused_lines(of: &str, source: &SourceRecord) -> Vec<TimedLine> {
 
 /// Names documents of the accepted commit that do nothing, because they name what is not there.
 fn without_effect_lines(source: &SourceRecord) -> Vec<TimedLine> {
-    let line = |text: String| TimedLine::default().with(Style::Progressing, text);
     let shown = source.without_effect.iter().take(REFUSED_ERRORS_MAX);
-    let mut lines: Vec<TimedLine> = shown.map(|document| line(format!("! {document}"))).collect();
+    let mut texts: Vec<String> = shown.map(|document| format!("! {document}")).collect();
     let rest = source.without_effect.len().saturating_sub(REFUSED_ERRORS_MAX);
     if rest > 0 {
-        lines.push(line(format!("! and {}; gitfleet validate names all of them", counted(rest, "more warning"))));
+        texts.push(format!("! and {}; gitfleet validate names all of them", counted(rest, "more warning")));
     }
-    lines
+    texts.into_iter().map(|text| TimedLine::default().with(Style::Progressing, text)).collect()
 }
 
 /// Adds at which commits a source is.
@@ -164,7 +165,9 @@ fn commits(line: TimedLine, source: &SourceRecord, subject: Option<&str>) -> Tim
         Some(accepted) => line.with(Style::Muted, "  accepted ").with(Style::Plain, accepted.short().to_owned()),
         None => line.with(Style::Muted, "  no commit is accepted yet"),
     };
-    if let Some(subject) = subject.filter(|_| source.accepted.is_some()) {
+    if let Some(subject) = subject
+        && source.accepted.is_some()
+    {
         line = line.with(Style::Muted, format!(" {}", quoted(subject)));
     }
     if source.seen != source.accepted {
@@ -179,17 +182,20 @@ fn short(commit: Option<&CommitId>) -> &str {
 
 /// Names the clusters that left recently, by reason: no other line names them, because their bindings are gone.
 fn left_lines(view: &SourceView) -> Vec<TimedLine> {
-    let is_new = |c: &&ClusterRecord| c.left && view.now.duration_since(c.since) < LEFT_SHOWN_MAX;
     let mut left: BTreeMap<&str, Vec<&ClusterRecord>> = BTreeMap::new();
-    for cluster in view.clusters.values().filter(is_new) {
-        left.entry(cluster.message.as_deref().unwrap_or("left the fleet")).or_default().push(cluster);
+    for cluster in view.clusters.values().filter(|cluster| cluster.left) {
+        if view.now.duration_since(cluster.since) < LEFT_SHOWN_MAX {
+            left.entry(cluster.message.as_deref().unwrap_or("left the fleet")).or_default().push(cluster);
+        }
     }
-    let description = |(why, clusters): (&str, Vec<&ClusterRecord>)| {
+    let mut lines = Vec::new();
+    for (why, clusters) in left {
         let names = listing(clusters.iter().map(|cluster| cluster.name.to_string()));
         let last = clusters.iter().map(|cluster| cluster.since).max().unwrap_or(view.now);
-        Words::from(format!("  {names}: {why} (since ")).since(last).then(")")
-    };
-    left.into_iter().map(description).map(|description| TimedLine::default().with(Style::Muted, description)).collect()
+        let words = Words::from(format!("  {names}: {why} (since ")).since(last).then(")");
+        lines.push(TimedLine::default().with(Style::Muted, words));
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::row::{cluster_state, held, object_lines};
 use super::{ClusterNode, Node, Style, TimedLine, Words};
+use crate::runs::cluster_message_or;
 use decide::status::placement::{PlacementView, why};
 use decide::status::staged_run::{
     ClosedGate, active_run, approve_line, asks, closed_gates, clusters_summary, command_name, current_stage,
-    end_message, run_word, stuck_clusters,
+    end_message, message_or, run_word, stuck_clusters,
 };
 use decide::status::work::{counted, listing};
 use model::id::ClusterName;
@@ -35,14 +36,17 @@ pub struct StageCell {
 
 /// Returns the stages of the run that moves the placement, in order; none where no run does.
 pub(super) fn stage_cells(view: &PlacementView) -> Vec<StageCell> {
-    let cell = |run: &RunRecord, stage: &StageRecord| {
+    // What git has no longer moves nobody from stage to stage.
+    if !view.is_external() || view.record.removed {
+        return Vec::new();
+    }
+    let Some(run) = active_run(view.runs) else { return Vec::new() };
+    let cells = run.stages.iter().map(|stage| {
         let (style, glyph) = sign(run, stage);
         let done = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Succeeded).count();
         StageCell { name: stage.name.clone(), state: (style, glyph.to_owned()), done, total: stage.clusters.len() }
-    };
-    // What git has no longer moves nobody from stage to stage.
-    let run = active_run(view.runs).filter(|_| view.is_external() && !view.record.removed);
-    run.into_iter().flat_map(|run| run.stages.iter().map(move |stage| cell(run, stage))).collect()
+    });
+    cells.collect()
 }
 
 /// Returns the branch of the run that moves the placement; for finished runs only the newest, in one line.
@@ -104,18 +108,17 @@ fn active_node(view: &PlacementView, run: &RunRecord, approvers: Option<&str>) -
 }
 
 fn run_state(view: &PlacementView, run: &RunRecord) -> (Style, &'static str, String) {
-    let says = |otherwise: &str| if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() };
     if view.record.removed {
         return (Style::Muted, "·", "waits until git has its placement again".to_owned());
     }
     match run.phase {
-        RunPhase::Pending if run.refused => (Style::Bad, "✗", format!("cannot begin: {}", says("refused"))),
-        RunPhase::Pending => (Style::Muted, "·", says("has not begun")),
+        RunPhase::Pending if run.refused => (Style::Bad, "✗", format!("cannot begin: {}", message_or(run, "refused"))),
+        RunPhase::Pending => (Style::Muted, "·", message_or(run, "has not begun")),
         RunPhase::Initialized => (Style::Progressing, "!", "prepared; starts when its `state` says Run".to_owned()),
         RunPhase::Waiting => (Style::Progressing, "!", "waits".to_owned()),
         RunPhase::Halted => {
             let name = run_word(run, view.shared_name);
-            (Style::Bad, "✗", format!("halted: {}; gitfleet retry {name}", says("too many clusters failed")))
+            (Style::Bad, "✗", format!("halted: {}; gitfleet retry {name}", message_or(run, "too many clusters failed")))
         }
         RunPhase::Stopping => (Style::Progressing, "↻", "stopping".to_owned()),
         // The run's own `state` may say Run: changing it would not help.
@@ -173,11 +176,10 @@ fn stage_node(of: &RunView, stage: &StageRecord, is_current: bool) -> Node {
     }
     let width = stage.clusters.iter().map(|cluster| cluster.name.as_str().chars().count()).max().unwrap_or(0);
     // For stages that are done or have not started, only clusters outside their desired state are shown.
-    let matters = |cluster: &&RunCluster| {
-        is_current && stage.phase == StagePhase::Updating
-            || matches!(cluster.phase, ClusterPhase::Failed | ClusterPhase::Deferred | ClusterPhase::Skipped)
-    };
-    let clusters = stage.clusters.iter().filter(matters);
+    let is_moving = is_current && stage.phase == StagePhase::Updating;
+    let clusters = stage.clusters.iter().filter(|cluster| {
+        is_moving || matches!(cluster.phase, ClusterPhase::Failed | ClusterPhase::Deferred | ClusterPhase::Skipped)
+    });
     let clusters = clusters.map(|cluster| cluster_node(of, cluster)).collect();
     Node::leaf(lines).with_clusters(clusters, width)
 }
@@ -212,7 +214,6 @@ fn gate_lines(view: &PlacementView, run: &RunRecord, gate: &ClosedGate, approver
 
 /// Describes the checks of a stage that waits: what was answered last, and when.
 fn check_lines(checks: &ChecksRecord, now: Timestamp) -> Vec<TimedLine> {
-    let line = |style, words: Words| TimedLine::default().with(style, words);
     let health = checks.given.healthy_for.iter().map(|wanted| match (checks.healthy_since, checks.healthy_at()) {
         (Some(_), Some(end)) if end <= now => line(Style::Ok, format!("    available for {wanted}").into()),
         (Some(since), Some(end)) => {
@@ -222,6 +223,7 @@ fn check_lines(checks: &ChecksRecord, now: Timestamp) -> Vec<TimedLine> {
     });
     let metrics = checks.metrics().map(|(check, state)| {
         let answer = state.and_then(|state| state.answer);
+        // A server that does not answer now leaves its last answer standing: both are said.
         let problem = state.and_then(|state| state.problem.as_ref()).map(|why| format!("no answer: {why}"));
         let style = match state {
             Some(MetricState { failed: Some(_), .. }) => Style::Bad,
@@ -241,6 +243,10 @@ fn check_lines(checks: &ChecksRecord, now: Timestamp) -> Vec<TimedLine> {
         line(style, said)
     });
     health.chain(metrics).collect()
+}
+
+fn line(style: Style, words: Words) -> TimedLine {
+    TimedLine::default().with(style, words)
 }
 
 /// Describes who may approve, in the same words as the comment about the gate.
@@ -276,13 +282,16 @@ fn cluster_node(of: &RunView, cluster: &RunCluster) -> ClusterNode {
     let (style, glyph, words) = state(of.view, of.run, cluster, binding);
     // Objects of other clusters are in their desired state, or in that of the earlier snapshot.
     let shows_objects = matches!(cluster.phase, ClusterPhase::Updating | ClusterPhase::Failed);
-    let objects = binding.filter(|_| shows_objects).into_iter().flat_map(|binding| object_lines(of.view, binding));
+    let objects = match binding {
+        Some(binding) if shows_objects => object_lines(of.view, binding),
+        _ => Vec::new(),
+    };
     ClusterNode {
         cluster: cluster.name.to_string(),
         state: (style, glyph.to_owned()),
         snapshot: Some(held(binding)),
         words,
-        objects: objects.collect(),
+        objects,
     }
 }
 
@@ -293,21 +302,20 @@ fn state(
     cluster: &RunCluster,
     binding: Option<&Binding>,
 ) -> (Style, &'static str, Words) {
-    let says =
-        |otherwise: &str| if cluster.message.is_empty() { otherwise.to_owned() } else { cluster.message.clone() };
     match cluster.phase {
         ClusterPhase::Pending => (Style::Muted, "·", "waits for its turn".into()),
         ClusterPhase::Deferred => {
             let offline = view.offline(&cluster.name).map(why).unwrap_or_default();
             (Style::Muted, "?", format!("deferred, offline{offline}; updated when it returns").into())
         }
+        // Until it is assigned the run's snapshot, its conditions are of an earlier one.
         ClusterPhase::Updating => match binding.filter(|binding| binding.snapshot == run.snapshot()) {
             Some(binding) if !binding.deleting => cluster_state(view, &cluster.name, binding),
             Some(_) => (Style::Progressing, "↻", "being removed".into()),
             None => (Style::Progressing, "↻", "begins".into()),
         },
         ClusterPhase::Succeeded => (Style::Ok, "✓", Words::from("done ").since(cluster.since).then(" ago")),
-        ClusterPhase::Failed => (Style::Bad, "✗", says("failed").into()),
-        ClusterPhase::Skipped => (Style::Muted, "-", says("left; skipped").into()),
+        ClusterPhase::Failed => (Style::Bad, "✗", cluster_message_or(cluster, "failed").into()),
+        ClusterPhase::Skipped => (Style::Muted, "-", cluster_message_or(cluster, "left; skipped").into()),
     }
 }

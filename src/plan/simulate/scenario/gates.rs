@@ -17,22 +17,24 @@ pub(super) struct OpenGate {
 impl OpenGate {
     /// Returns its name for approvals.
     pub(super) fn target(&self) -> String {
-        let own = || self.placement.to_string();
-        self.run.as_ref().map_or_else(own, |run| command_name(&self.placement, run))
+        match &self.run {
+            Some(run) => command_name(&self.placement, run),
+            None => self.placement.to_string(),
+        }
     }
 }
 
 /// Returns the waiting gates of a placement.
 pub(super) fn open_gates(key: &PlacementKey, state: &PlacementState) -> Vec<OpenGate> {
-    let gate = |run: Option<&str>, stage: &str| OpenGate {
-        placement: key.clone(),
-        run: run.map(str::to_owned),
-        stage: stage.to_owned(),
-    };
-    let of_runs = state.runs.values().flat_map(|run| {
-        closed_gates(run).into_iter().filter(ClosedGate::is_approval).map(move |closed| (run, closed.stage))
-    });
-    let mut open: Vec<OpenGate> = of_runs.map(|(run, stage)| gate(Some(&run.name), &stage.name)).collect();
-    open.extend(state.record.closed_gate().map(|_| gate(None, DELETION_GATE)));
+    let mut open = Vec::new();
+    for run in state.runs.values() {
+        for closed in closed_gates(run).into_iter().filter(ClosedGate::is_approval) {
+            let stage = closed.stage.name.clone();
+            open.push(OpenGate { placement: key.clone(), run: Some(run.name.clone()), stage });
+        }
+    }
+    if state.record.closed_gate().is_some() {
+        open.push(OpenGate { placement: key.clone(), run: None, stage: DELETION_GATE.to_owned() });
+    }
     open
 }

@@ -10,7 +10,7 @@ use decide::status::placement::PlacementView;
 use decide::status::rollout::{Failure, RolloutState, rollout_state};
 use model::api::staged::StageTaskType;
 use model::id::PlacementKey;
-use model::runs::{ClusterPhase, RunCause, RunRecord, StageRecord, TaskRecord};
+use model::runs::{ChecksRecord, ClusterPhase, RunCause, RunCluster, RunRecord, StageRecord, TaskRecord};
 use views::simulation::{
     GateSide, GateType, Offset, Outcome, Simulated, SimulatedCluster, SimulatedGate, SimulatedPlacement, SimulatedRun,
     SimulatedStage, longest_wait,
@@ -96,53 +96,59 @@ impl Watch {
     }
 
     fn stage(&self, seen: &Seen, run: &RunRecord, stage: &StageRecord, approvers: Option<&String>) -> SimulatedStage {
-        let gate = |task: &TaskRecord, when| {
-            let (asked, done) = (task.asked_at.map(|at| self.offset(at)), task.done_at.map(|at| self.offset(at)));
-            let is_approval = task.type_ == StageTaskType::Approval;
-            SimulatedGate {
-                type_: if is_approval { GateType::Approval } else { GateType::TimedWait },
-                when: Some(when),
-                approvers: approvers.filter(|_| is_approval).cloned(),
-                asked_at: asked,
-                opened_at: done,
-                waited: asked.zip(done).map(|(asked, done)| done.since(asked)),
-                assumed: Vec::new(),
-            }
-        };
-        let checks = stage.checks.iter().map(|checks| {
-            let (asked, done) = (checks.asked_at.map(|at| self.offset(at)), checks.done_at.map(|at| self.offset(at)));
-            SimulatedGate {
-                type_: GateType::Checks,
-                when: Some(GateSide::After),
-                approvers: None,
-                asked_at: asked,
-                opened_at: done,
-                waited: asked.zip(done).map(|(asked, done)| done.since(asked)),
-                assumed: checks.given.metrics.iter().map(|metric| metric.name.clone()).collect(),
-            }
-        });
-        let cluster = |cluster: &model::runs::RunCluster| {
-            let outcome = cluster.phase;
-            let is_over =
-                matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Failed | ClusterPhase::Skipped);
-            SimulatedCluster {
-                name: cluster.name.clone(),
-                deferred_at: seen.deferred.get(&(run.name.clone(), cluster.name.clone())).copied(),
-                started_at: cluster.started_at.map(|at| self.offset(at)),
-                ended_at: is_over.then(|| self.offset(cluster.since)),
-                outcome,
-                message: if outcome == ClusterPhase::Failed { cluster.message.clone() } else { String::new() },
-            }
-        };
-        let before = stage.before.iter().map(|task| gate(task, GateSide::Before));
+        let before = stage.before.iter().map(|task| self.task_gate(task, GateSide::Before, approvers));
+        let after = stage.after.iter().map(|task| self.task_gate(task, GateSide::After, approvers));
+        let checks = stage.checks.iter().map(|checks| self.checks_gate(checks));
         SimulatedStage {
             name: stage.name.clone(),
             phase: format!("{:?}", stage.phase),
             max_concurrency: stage.max_concurrency,
             started_at: stage.started_at.map(|at| self.offset(at)),
             ended_at: stage.ended_at.map(|at| self.offset(at)),
-            clusters: stage.clusters.iter().map(cluster).collect(),
-            gates: before.chain(stage.after.iter().map(|task| gate(task, GateSide::After))).chain(checks).collect(),
+            clusters: stage.clusters.iter().map(|cluster| self.cluster(seen, run, cluster)).collect(),
+            gates: before.chain(after).chain(checks).collect(),
+        }
+    }
+
+    fn task_gate(&self, task: &TaskRecord, when: GateSide, approvers: Option<&String>) -> SimulatedGate {
+        let asked = task.asked_at.map(|at| self.offset(at));
+        let done = task.done_at.map(|at| self.offset(at));
+        let is_approval = task.type_ == StageTaskType::Approval;
+        SimulatedGate {
+            type_: if is_approval { GateType::Approval } else { GateType::TimedWait },
+            when: Some(when),
+            approvers: if is_approval { approvers.cloned() } else { None },
+            asked_at: asked,
+            opened_at: done,
+            waited: asked.zip(done).map(|(asked, done)| done.since(asked)),
+            assumed: Vec::new(),
+        }
+    }
+
+    fn checks_gate(&self, checks: &ChecksRecord) -> SimulatedGate {
+        let asked = checks.asked_at.map(|at| self.offset(at));
+        let done = checks.done_at.map(|at| self.offset(at));
+        SimulatedGate {
+            type_: GateType::Checks,
+            when: Some(GateSide::After),
+            approvers: None,
+            asked_at: asked,
+            opened_at: done,
+            waited: asked.zip(done).map(|(asked, done)| done.since(asked)),
+            assumed: checks.given.metrics.iter().map(|metric| metric.name.clone()).collect(),
+        }
+    }
+
+    fn cluster(&self, seen: &Seen, run: &RunRecord, cluster: &RunCluster) -> SimulatedCluster {
+        let outcome = cluster.phase;
+        let is_over = matches!(outcome, ClusterPhase::Succeeded | ClusterPhase::Failed | ClusterPhase::Skipped);
+        SimulatedCluster {
+            name: cluster.name.clone(),
+            deferred_at: seen.deferred.get(&(run.name.clone(), cluster.name.clone())).copied(),
+            started_at: cluster.started_at.map(|at| self.offset(at)),
+            ended_at: is_over.then(|| self.offset(cluster.since)),
+            outcome,
+            message: if outcome == ClusterPhase::Failed { cluster.message.clone() } else { String::new() },
         }
     }
 }

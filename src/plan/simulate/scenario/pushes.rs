@@ -53,32 +53,23 @@ impl Driver<'_> {
         // With overrides the content differs from the tree's: present or refused content of a cluster is the first push's.
         let delivered = if is_later { self.delivered() } else { BTreeSet::new() };
         Box::new(move |cluster, desired| {
-            let is_old = || held.get(cluster).and_then(|held| held.get(&desired.key)) == Some(&desired.digest);
-            let is_corrected = || {
-                let contents = first.get(&*desired.key);
-                let is_other = contents.is_some_and(|contents| contents.iter().all(|one| **one != *desired.object));
-                is_other && !delivered.contains(&(cluster.clone(), desired.digest.clone()))
-            };
-            let fails = |failure: &&super::Failure| {
+            let failure = failures.iter().find(|failure| {
                 failure.cluster == *cluster
                     && failure.objects.as_ref().is_none_or(|objects| objects.contains(&desired.key))
-            };
-            let found = failures.iter().find(fails).filter(|_| !is_old() && !is_corrected());
-            found.map_or(Fate::Good, |failure| failure.fate)
+            });
+            let Some(failure) = failure else { return Fate::Good };
+            let is_old = held.get(cluster).and_then(|held| held.get(&desired.key)) == Some(&desired.digest);
+            let contents = first.get(&*desired.key);
+            let is_other = contents.is_some_and(|contents| contents.iter().all(|one| **one != *desired.object));
+            let is_corrected = is_other && !delivered.contains(&(cluster.clone(), desired.digest.clone()));
+            if is_old || is_corrected { Fate::Good } else { failure.fate }
         })
     }
 
     /// Returns the objects that later pushes change, with the content of the first one: one for each folder that an object is in.
     fn corrected(&self) -> BTreeMap<ObjectKey, Vec<Arc<Value>>> {
-        let content = |tree: &Tree| {
-            let mut contents: BTreeMap<ObjectKey, Vec<Arc<Value>>> = BTreeMap::new();
-            for manifest in tree.manifests.iter().chain(&tree.in_given_namespaces()) {
-                contents.entry(manifest.id.key()).or_default().push(sanitised(manifest).object);
-            }
-            contents
-        };
-        let later: Vec<_> = self.scenario.then.iter().map(|push| content(&push.tree)).collect();
-        let mut first = content(&self.scenario.head);
+        let later: Vec<_> = self.scenario.then.iter().map(|push| contents(&push.tree)).collect();
+        let mut first = contents(&self.scenario.head);
         first.retain(|key, object| later.iter().any(|tree| tree.get(key).is_some_and(|other| other != object)));
         first
     }
@@ -90,4 +81,12 @@ impl Driver<'_> {
         let named = orders.flat_map(|order| order.manifests.iter().map(move |desired| (order, desired)));
         named.map(|(order, desired)| (order.cluster.clone(), desired.digest.clone())).collect()
     }
+}
+
+fn contents(tree: &Tree) -> BTreeMap<ObjectKey, Vec<Arc<Value>>> {
+    let mut contents: BTreeMap<ObjectKey, Vec<Arc<Value>>> = BTreeMap::new();
+    for manifest in tree.manifests.iter().chain(&tree.in_given_namespaces()) {
+        contents.entry(manifest.id.key()).or_default().push(sanitised(manifest).object);
+    }
+    contents
 }

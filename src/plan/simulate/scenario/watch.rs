@@ -18,7 +18,6 @@ use model::api::condition::ConditionStatus;
 use model::api::placement::StrategyType;
 use model::conditions::ConditionType;
 use model::id::{ClusterName, Digest, PlacementKey};
-use model::records::Binding;
 use model::runs::{
     ClusterPhase, DELETION_GATE, DELETION_STAGE, RunCause, RunPhase, RunRecord, StageRecord, TaskRecord,
 };
@@ -112,7 +111,8 @@ impl Watch {
             seen.before = ended.map(|run| run.name.clone()).collect();
             seen.ended.clear();
             // Gates that wait since before the push are not requested again.
-            (seen.max_unavailable, seen.changed_at) = (0, None);
+            seen.max_unavailable = 0;
+            seen.changed_at = None;
             seen.moves.clear();
             for binding in seen.bindings.values_mut() {
                 binding.moves = None;
@@ -221,7 +221,9 @@ impl Look<'_> {
             self.fail(state);
         }
         self.seen.halted = record.halted.is_some();
-        if let Some(to) = record.goal.filter(|_| self.seen.goal.is_none()) {
+        if let Some(to) = record.goal
+            && self.seen.goal.is_none()
+        {
             self.push(EventKind::RollbackBegan, None, None, None, format!("returns to snapshot {to}"));
             self.seen.rolled_back = true;
             self.fail(state);
@@ -374,14 +376,8 @@ impl Look<'_> {
     }
 
     fn bindings(&mut self, state: &PlacementState, fleet: &FleetState) {
-        let has_begun = |binding: &&Binding| {
-            let left = fleet.records.get(&binding.cluster).is_none_or(|record| record.left);
-            binding.snapshot.is_some() && !binding.deleting && !left
-        };
         let new = self.seen.held.look(state);
-        let is_unavailable = |binding: &&Binding| !self.seen.held.has(binding);
-        let unavailable = state.bindings().filter(has_begun).filter(is_unavailable).count();
-        self.seen.max_unavailable = self.seen.max_unavailable.max(unavailable);
+        self.seen.max_unavailable = self.seen.max_unavailable.max(self.seen.held.unavailable(state, fleet));
         // A run reports its clusters itself.
         let is_staged = state.record.spec.strategy.type_ == StrategyType::External && !state.record.removed;
         if is_staged {
@@ -405,8 +401,11 @@ impl Look<'_> {
             {
                 self.begin(&mut seen, &binding.cluster, EventKind::ClusterBegan, "");
             }
-            (seen.started_at, seen.deleting) = (binding.started_at, binding.deleting);
-            if let Some(position) = seen.moves.filter(|_| !binding.deleting) {
+            seen.started_at = binding.started_at;
+            seen.deleting = binding.deleting;
+            if let Some(position) = seen.moves
+                && !binding.deleting
+            {
                 let work = state.works.get(&binding.cluster);
                 let settled = settled_work(binding, work.map(AsRef::as_ref));
                 let conditions = &binding.conditions;
@@ -416,11 +415,13 @@ impl Look<'_> {
                     self.end(position, ClusterPhase::Succeeded, EventKind::ClusterSucceeded, String::new());
                     seen.moves = None;
                 } else if failed && self.seen.moves[position].outcome == ClusterPhase::Updating {
-                    let late = || format!("not available within {}", Offset::of(deadline).text());
                     let refused = conditions.iter().find(|c| {
                         c.is(ConditionStatus::False, binding.generation) && c.type_ != ConditionType::Available
                     });
-                    let message = refused.map_or_else(late, |condition| condition.message.clone());
+                    let message = match refused {
+                        Some(condition) => condition.message.clone(),
+                        None => format!("not available within {}", Offset::of(deadline).text()),
+                    };
                     self.end(position, ClusterPhase::Failed, EventKind::ClusterFailed, message);
                 }
             }
@@ -432,7 +433,8 @@ impl Look<'_> {
         if let Some(open) = seen.moves.map(|position| &mut self.seen.moves[position])
             && open.outcome == ClusterPhase::Updating
         {
-            (open.outcome, open.ended_at) = (ClusterPhase::Skipped, Some(self.at));
+            open.outcome = ClusterPhase::Skipped;
+            open.ended_at = Some(self.at);
         }
         seen.moves = Some(self.seen.moves.len());
         self.seen.moves.push(SimulatedCluster {
@@ -448,7 +450,8 @@ impl Look<'_> {
 
     fn end(&mut self, position: usize, outcome: ClusterPhase, kind: EventKind, message: String) {
         let moved = &mut self.seen.moves[position];
-        (moved.outcome, moved.ended_at) = (outcome, Some(self.at));
+        moved.outcome = outcome;
+        moved.ended_at = Some(self.at);
         moved.message.clone_from(&message);
         let cluster = moved.name.clone();
         self.push(kind, None, None, Some(&cluster), message);

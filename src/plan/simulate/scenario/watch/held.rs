@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use decide::state::PlacementState;
+use decide::state::{FleetState, PlacementState};
 use decide::status::binding::settled_work;
 use decide::status::placement::is_right;
 use decide::status::work::Mode;
@@ -37,8 +37,16 @@ impl Assignments {
         new
     }
 
-    /// Tells whether a cluster has what it is assigned.
-    pub(super) fn has(&self, binding: &Binding) -> bool {
+    /// Counts the clusters that are assigned something and do not have it. Those that left the fleet cannot get it.
+    pub(super) fn unavailable(&self, state: &PlacementState, fleet: &FleetState) -> usize {
+        let assigned = state.bindings().filter(|binding| {
+            let left = fleet.records.get(&binding.cluster).is_none_or(|record| record.left);
+            binding.snapshot.is_some() && !binding.deleting && !left
+        });
+        assigned.filter(|binding| !self.has(binding)).count()
+    }
+
+    fn has(&self, binding: &Binding) -> bool {
         self.0.get(&binding.name).is_some_and(|(_, has)| *has)
     }
 }
