@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::values::{DURATION_FORMAT, SOCKET_ADDRESS_FORMAT, duration};
-use super::{Configuration, complaint};
+use super::{Configuration, complaint, no_label};
 use model::api::check::is_dns_label;
 use model::manifest::InputError;
 
@@ -90,14 +90,13 @@ impl Agents {
             let mut complain = |field: &str, message: String| {
                 errors.push(complaint(&format!("agents.tokens[{position}].{field}"), message));
             };
-            let is_no_name = |name: &str| format!("{name:?} is not 1 to 63 lowercase letters, digits and inner dashes");
             if !is_dns_label(&token.name) {
-                complain("name", is_no_name(&token.name));
+                complain("name", no_label(&token.name));
             } else if self.tokens[..position].iter().any(|other| other.name == token.name) {
                 complain("name", format!("{:?} is given twice", token.name));
             }
             for pool in token.pools.iter().filter(|pool| !is_dns_label(pool)) {
-                complain("pools", is_no_name(pool));
+                complain("pools", no_label(pool));
             }
         }
     }

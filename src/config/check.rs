@@ -71,20 +71,19 @@ impl<'a> Check<'a> {
         else {
             return;
         };
-        let join = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
         for (name, inner) in fields {
             match known.get(name) {
-                Some(schema) => self.value(&join(name), schema, inner),
+                Some(schema) => self.value(&joined(field, name), schema, inner),
                 None => self.errors.push(InputError {
                     hint: suggest(name, known.keys().map(String::as_str))
                         .map(|known| format!("did you mean `{known}`?")),
-                    ..complaint(&join(name), "is unknown")
+                    ..complaint(&joined(field, name), "is unknown")
                 }),
             }
         }
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         for name in required.filter(|name| !fields.contains_key(*name)) {
-            self.errors.push(complaint(&join(name), "is missing"));
+            self.errors.push(complaint(&joined(field, name), "is missing"));
         }
     }
 
@@ -150,4 +149,9 @@ fn constants(schema: &Value) -> Option<Vec<&str>> {
         return choices.iter().map(|choice| choice.get("const")?.as_str()).collect();
     }
     Some(vec![schema.get("const")?.as_str()?])
+}
+
+/// Returns the path of a field in another; the empty path is the file as a whole.
+fn joined(field: &str, name: &str) -> String {
+    if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") }
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::source::proxy_problem;
 use super::tenants::{folder, is_folder};
 use super::values::{DURATION_FORMAT, duration};
-use super::{Error, complaint, read_text};
+use super::{Error, complaint, invalid, read_text};
 use model::approvers::ApproversByPath;
 use model::manifest::InputError;
 
@@ -317,14 +317,18 @@ impl Forge {
 
     /// Tells whether another is on the same host.
     pub(super) fn is_same_host(&self, other: &Self) -> bool {
-        let host = |forge: &Self| forge.url.as_deref().map(|url| url.trim_end_matches('/').to_ascii_lowercase());
-        (self.type_, host(self)) == (other.type_, host(other))
+        self.type_ == other.type_ && self.host() == other.host()
+    }
+
+    /// Returns the address of the host in a form that can be compared; `None` for GitHub's own.
+    fn host(&self) -> Option<String> {
+        self.url.as_deref().map(|url| url.trim_end_matches('/').to_ascii_lowercase())
     }
 
     /// Tells whether another is the same repository of the same host.
     pub(super) fn is_same_repository(&self, other: &Self) -> bool {
-        let repository = |forge: &Self| forge.repository.as_deref().map(str::to_ascii_lowercase);
-        self.repository.is_some() && self.is_same_host(other) && repository(self) == repository(other)
+        let (Some(own), Some(others)) = (&self.repository, &other.repository) else { return false };
+        self.is_same_host(other) && own.eq_ignore_ascii_case(others)
     }
 
     /// Takes the repository from the source's URL, where that is on this host and the file names none.
@@ -427,11 +431,11 @@ impl Forge {
 
 /// Tells whether a text is `OWNER/NAME`, of the characters that both hosts allow.
 fn is_repository(text: &str) -> bool {
-    let is_name = |name: &str| {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        !name.is_empty() && !matches!(name, "." | "..") && name.chars().all(allowed)
-    };
     text.split_once('/').is_some_and(|(owner, name)| is_name(owner) && is_name(name))
+}
+
+fn is_name(text: &str) -> bool {
+    !matches!(text, "" | "." | "..") && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
 fn is_approver(text: &str) -> bool {
@@ -455,9 +459,10 @@ fn host_and_path(url: &str) -> Option<(&str, &str)> {
         None => return url.split_once(':').map(|(host, path)| (host.rsplit('@').next().unwrap_or(host), path)),
     };
     let host = authority.rsplit('@').next().unwrap_or(authority);
-    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let host = host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(host, _)| host);
-    Some((host, path))
+    match host.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => Some((host, path)),
+        _ => Some((host, path)),
+    }
 }
 
 /// Reads the secrets that webhooks are signed with: one in each line, the newest first; at most [`WEBHOOK_SECRETS_MAX`].
@@ -465,15 +470,16 @@ fn host_and_path(url: &str) -> Option<(&str, &str)> {
 /// # Errors
 /// Name the file, never what is in it. An empty secret is refused: everybody could sign with it.
 pub fn read_webhook_secrets(path: &Path) -> Result<Vec<SecretString>, Error> {
-    let invalid = |problem| Error::SecretInvalid { path: path.to_owned(), problem };
     let text = read_text(path)?;
     let lines: Vec<&str> =
         text.trim_end_matches(['\r', '\n']).split('\n').map(|line| line.trim_end_matches('\r')).collect();
     match lines.as_slice() {
-        [""] => Err(invalid("is empty; `gitfleet forge setup` writes one if the file is not there")),
-        lines if lines.len() > WEBHOOK_SECRETS_MAX => Err(invalid("has more than two lines")),
-        lines if lines.iter().any(|line| line.trim().is_empty()) => Err(invalid("has an empty line")),
-        lines if lines.iter().any(|line| line.contains(char::is_control)) => Err(invalid("has control characters")),
+        [""] => Err(invalid(path, "is empty; `gitfleet forge setup` writes one if the file is not there")),
+        lines if lines.len() > WEBHOOK_SECRETS_MAX => Err(invalid(path, "has more than two lines")),
+        lines if lines.iter().any(|line| line.trim().is_empty()) => Err(invalid(path, "has an empty line")),
+        lines if lines.iter().any(|line| line.contains(char::is_control)) => {
+            Err(invalid(path, "has control characters"))
+        }
         lines => Ok(lines.iter().map(|line| SecretString::from(*line)).collect()),
     }
 }

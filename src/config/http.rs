@@ -159,8 +159,10 @@ impl Http {
 
     /// Returns where people reach the page, without a slash at its end; `None` where there is no page, or nobody said where.
     pub fn page_url(&self) -> Option<&str> {
-        let url = self.public_url.as_deref().filter(|_| self.page != PageMode::Off)?;
-        Some(url.trim_end_matches('/'))
+        if self.page == PageMode::Off {
+            return None;
+        }
+        Some(self.public_url.as_deref()?.trim_end_matches('/'))
     }
 
     /// Returns the host by which people reach the page, with the port where one is given.
@@ -184,8 +186,10 @@ impl Http {
     fn peer_problems(&self, errors: &mut Vec<InputError>) {
         let Some(url) = &self.peer_url else { return };
         let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
-        if authority.is_none_or(|rest| rest.is_empty() || !rest.chars().all(is_plain)) {
+        let is_plain = authority.is_some_and(|rest| {
+            !rest.is_empty() && rest.chars().all(|c| c.is_ascii_alphanumeric() || "-.:[]".contains(c))
+        });
+        if !is_plain {
             let hint = Some("write scheme, host and port, such as http://10.1.2.3:8080".into());
             let message = format!("{url:?} is no address of a daemon");
             errors.push(InputError { hint, ..complaint("http.peerUrl", message) });
@@ -209,16 +213,16 @@ impl Http {
         if let Some(url) = &self.public_url {
             let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
             let host = rest.map(|rest| rest.split('/').next().unwrap_or_default());
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~/:[]".contains(c);
-            if host.is_none_or(str::is_empty) || !url.chars().all(is_plain) || self.base_path().contains("//") {
+            let is_plain = url.chars().all(|c| c.is_ascii_alphanumeric() || "-._~/:[]".contains(c));
+            if host.is_none_or(str::is_empty) || !is_plain || self.base_path().contains("//") {
                 let hint = Some("write scheme, host and path, such as https://fleet.example/gitfleet".into());
                 let message = format!("{url:?} is no URL that a browser shows");
                 errors.push(InputError { hint, ..complaint("http.publicUrl", message) });
             }
         }
         let Some(proxy) = &self.proxy else { return };
-        let is_header = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        if proxy.header.is_empty() || !proxy.header.chars().all(is_header) {
+        let is_plain = proxy.header.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        if proxy.header.is_empty() || !is_plain {
             errors.push(complaint("http.proxy.header", format!("{:?} is no name of a header", proxy.header)));
         }
         if proxy.from.is_empty() {

@@ -208,11 +208,10 @@ impl Configuration {
 
     /// Reads a configuration file; see `parse`.
     pub fn load(path: &Path, env: &BTreeMap<String, String>) -> Result<Self, Error> {
-        let read = |source| Error::Read { path: path.to_owned(), source };
-        let text = read_bounded(path, FILE_BYTES_MAX).map_err(read)?;
-        let text =
-            String::from_utf8(text).map_err(|e| read(io::Error::new(io::ErrorKind::InvalidData, e.utf8_error())))?;
-        let base_dir = std::path::absolute(path).map_err(read)?;
+        let text = read_bounded(path, FILE_BYTES_MAX).map_err(|source| unread(path, source))?;
+        let text = String::from_utf8(text)
+            .map_err(|error| unread(path, io::Error::new(io::ErrorKind::InvalidData, error.utf8_error())))?;
+        let base_dir = std::path::absolute(path).map_err(|source| unread(path, source))?;
         Self::parse(&text, base_dir.parent().unwrap_or(Path::new("/")), env).map_err(|mut errors| {
             for error in &mut errors {
                 error.path = path.display().to_string();
@@ -226,11 +225,12 @@ impl Configuration {
     /// # Errors
     /// The file cannot be read, or the section is wrong.
     pub fn render_of_tree(path: &Path) -> Result<Option<Render>, Error> {
-        let text =
-            read_bounded(path, FILE_BYTES_MAX).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        Self::render_of_text(&String::from_utf8_lossy(&text)).map_err(|errors| {
-            let named = |error| InputError { path: path.display().to_string(), ..error };
-            Error::Invalid { errors: errors.into_iter().map(named).collect() }
+        let text = read_bounded(path, FILE_BYTES_MAX).map_err(|source| unread(path, source))?;
+        Self::render_of_text(&String::from_utf8_lossy(&text)).map_err(|mut errors| {
+            for error in &mut errors {
+                error.path = path.display().to_string();
+            }
+            Error::Invalid { errors }
         })
     }
 
@@ -245,8 +245,9 @@ impl Configuration {
             && value["apiVersion"].as_str().is_some_and(|version| version.starts_with("gitfleet.io/"));
         let section = value.get("render").filter(|section| is_ours && !section.is_null());
         let Some(section) = section else { return Ok(None) };
-        let wrong = |error: serde_json::Error| vec![complaint("render", error.to_string())];
-        let render = Render { folder: None, ..serde_json::from_value(section.clone()).map_err(wrong)? };
+        let render: Render =
+            serde_json::from_value(section.clone()).map_err(|error| vec![complaint("render", error.to_string())])?;
+        let render = Render { folder: None, ..render };
         let mut errors = Vec::new();
         render.problems(&mut errors);
         if errors.is_empty() { Ok(Some(render)) } else { Err(errors) }
@@ -300,7 +301,8 @@ impl Configuration {
 
     /// Returns the repositories on a git host, each with its source.
     pub fn forges(&self) -> impl Iterator<Item = (&Source, &Forge)> {
-        let only = self.forge.as_ref().filter(|_| self.sources.is_empty()).map(|forge| (&self.source, forge));
+        let only = if self.sources.is_empty() { self.forge.as_ref() } else { None };
+        let only = only.map(|forge| (&self.source, forge));
         only.into_iter().chain(self.sources.iter().filter_map(|source| Some((source, source.forge.as_deref()?))))
     }
 
@@ -368,11 +370,12 @@ pub fn schema() -> serde_json::Value {
 /// # Errors
 /// Name the file, never what is in it.
 pub fn read_secret(path: &Path) -> Result<SecretString, Error> {
-    let invalid = |problem| Error::SecretInvalid { path: path.to_owned(), problem };
     let text = read_text(path)?;
     match text.trim_end_matches(['\r', '\n']) {
-        "" => Err(invalid("is empty")),
-        secret if secret.contains(char::is_control) => Err(invalid("has more than one line, or control characters")),
+        "" => Err(invalid(path, "is empty")),
+        secret if secret.contains(char::is_control) => {
+            Err(invalid(path, "has more than one line, or control characters"))
+        }
         secret => Ok(SecretString::from(secret)),
     }
 }
@@ -386,7 +389,7 @@ pub fn read_pem(path: &Path) -> Result<SecretString, Error> {
     if text.contains("PRIVATE KEY-----") {
         return Ok(SecretString::from(text));
     }
-    Err(Error::SecretInvalid { path: path.to_owned(), problem: "holds no private key in PEM form" })
+    Err(invalid(path, "holds no private key in PEM form"))
 }
 
 /// Reads certificates in PEM form from their file.
@@ -394,7 +397,7 @@ pub fn read_pem(path: &Path) -> Result<SecretString, Error> {
 /// # Errors
 /// Name the file.
 pub fn read_certificates(path: &Path) -> Result<Vec<u8>, Error> {
-    read_bounded(path, FILE_BYTES_MAX).map_err(|source| Error::Read { path: path.to_owned(), source })
+    read_bounded(path, FILE_BYTES_MAX).map_err(|source| unread(path, source))
 }
 
 /// Reads a file that holds no secret, such as public keys.
@@ -415,12 +418,20 @@ pub fn secret_digest(path: &Path) -> Option<SecretDigest> {
 
 /// Reads a secret's file as it is.
 fn read_text(path: &Path) -> Result<String, Error> {
-    let invalid = |problem| Error::SecretInvalid { path: path.to_owned(), problem };
     let bytes = read_bounded(path, SECRET_BYTES_MAX).map_err(|source| match source.kind() {
-        io::ErrorKind::FileTooLarge => invalid("is larger than 64 KiB"),
+        io::ErrorKind::FileTooLarge => invalid(path, "is larger than 64 KiB"),
         _ => Error::SecretRead { path: path.to_owned(), source },
     })?;
-    String::from_utf8(bytes).map_err(|_| invalid("is no UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| invalid(path, "is no UTF-8 text"))
+}
+
+fn unread(path: &Path, source: io::Error) -> Error {
+    Error::Read { path: path.to_owned(), source }
+}
+
+/// Returns the error of a secret's file that says what is wrong, and nothing of the secret.
+fn invalid(path: &Path, problem: &'static str) -> Error {
+    Error::SecretInvalid { path: path.to_owned(), problem }
 }
 
 fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
@@ -435,6 +446,11 @@ fn from_yaml(text: &str) -> Result<serde_json::Value, Vec<InputError>> {
         let line = error.location().and_then(|location| u32::try_from(location.line()).ok()).unwrap_or(0);
         vec![InputError { line, ..complaint("", error.without_snippet().to_string()) }]
     })
+}
+
+/// Returns the message about a name that is no DNS label.
+fn no_label(name: &str) -> String {
+    format!("{name:?} is not 1 to 63 lowercase letters, digits and inner dashes")
 }
 
 /// Returns a complaint about a field; an empty field is the file as a whole.

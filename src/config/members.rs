@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::source::Source;
-use super::{Configuration, Member, complaint};
+use super::{Configuration, Member, complaint, no_label};
 use model::agent::AgentChoice;
 use model::api::check::is_dns_label;
 use model::glob::glob_matches;
@@ -68,14 +68,13 @@ pub(super) fn access(members: &[Member], cluster: &ClusterName) -> Option<Member
         return None;
     }
     let member = members.iter().find(|member| glob_matches(&member.name, name))?;
-    let fill = |path: &Path| PathBuf::from(path.to_string_lossy().replace(NAME, name));
     let access = match (&member.kubeconfig, &member.directory) {
         (Some(live), _) => Some(MemberAccess::Live {
-            kubeconfig: fill(&live.path),
+            kubeconfig: filled(&live.path, name),
             context: live.context.as_ref().map(|context| context.replace(NAME, name)),
             allow_exec: live.allow_exec.clone(),
         }),
-        (None, Some(directory)) => Some(MemberAccess::Directory { path: fill(directory) }),
+        (None, Some(directory)) => Some(MemberAccess::Directory { path: filled(directory, name) }),
         (None, None) => None,
     };
     match &member.agent {
@@ -85,6 +84,11 @@ pub(super) fn access(members: &[Member], cluster: &ClusterName) -> Option<Member
         }
         None => access,
     }
+}
+
+/// Returns the path of one member.
+fn filled(path: &Path, name: &str) -> PathBuf {
+    PathBuf::from(path.to_string_lossy().replace(NAME, name))
 }
 
 /// Returns the folders above the first one that `{name}` is part of; the folder itself where it has none.
@@ -161,8 +165,7 @@ fn check_agent(agent: &AgentChoice, texts: &[(&str, String)], field: &str, error
         AgentChoice::Pool { pool } => (pool, "agent.pool"),
     };
     if !is_dns_label(name) {
-        let message = format!("{name:?} is not 1 to 63 lowercase letters, digits and inner dashes");
-        errors.push(complaint(&format!("{field}.{end}"), message));
+        errors.push(complaint(&format!("{field}.{end}"), no_label(name)));
     }
     for (name, text) in texts.iter().filter(|(name, _)| *name != "kubeconfig.context") {
         let is_below =
@@ -178,7 +181,10 @@ fn check_agent(agent: &AgentChoice, texts: &[(&str, String)], field: &str, error
 /// A folder that is never read as source must not hold the source.
 fn check_against_source(configuration: &Configuration, member: &Member, field: &str, errors: &mut Vec<InputError>) {
     // The folder of an agent's member is on the agent's machine.
-    let Some(directory) = member.directory.as_ref().filter(|_| member.agent.is_none()) else { return };
+    if member.agent.is_some() {
+        return;
+    }
+    let Some(directory) = &member.directory else { return };
     let mut local = configuration.all_sources().iter().filter_map(Source::local);
     if let Some(source) = local.find(|source| source.starts_with(fixed_part(directory))) {
         let message = format!("would be written over or around the source {}", source.display());
@@ -199,8 +205,7 @@ fn clash(earlier: &Member, later: &Member) -> Option<PathBuf> {
     if earlier.agent.is_some() || later.agent.is_some() {
         return None;
     }
-    let (a, b) = (concrete(earlier), concrete(later));
-    match (a, b) {
+    match (concrete(earlier), concrete(later)) {
         (Some(a), Some(b)) => (a.starts_with(&b) || b.starts_with(&a)).then_some(b),
         (Some(a), None) => taken_by(&a, earlier, later),
         (None, Some(b)) => taken_by(&b, later, earlier),

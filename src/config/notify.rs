@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 
-use super::{Error, complaint, read_secret};
+use super::{Error, complaint, no_label, read_secret};
 use model::api::check::is_dns_label;
 use model::manifest::InputError;
 use model::notification::{NotificationKind, NotificationTemplate};
@@ -74,7 +74,7 @@ impl NotificationReceiver {
 
     fn problems(&self, mut complain: impl FnMut(&str, String)) {
         if !is_dns_label(&self.name) {
-            complain("name", format!("{:?} is not 1 to 63 lowercase letters, digits and inner dashes", self.name));
+            complain("name", no_label(&self.name));
         }
         match (&self.url, &self.url_file) {
             (None, None) => complain("url", "is missing, and so is urlFile; give one of them".to_owned()),

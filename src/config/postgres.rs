@@ -120,9 +120,10 @@ impl Postgres {
                 "leave sslMode out: the connection is verified then",
             );
         }
-        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         let begins = self.schema.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || byte == b'_');
-        if !begins || self.schema.len() > SCHEMA_BYTES_MAX || !self.schema.bytes().all(is_plain) {
+        let is_plain =
+            self.schema.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        if !begins || self.schema.len() > SCHEMA_BYTES_MAX || !is_plain {
             refuse(
                 ".schema",
                 "is no plain name",

@@ -6,8 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::complaint;
 use super::values::{DURATION_FORMAT, duration};
+use super::{complaint, no_label};
 use model::api::check::is_dns_label;
 use model::manifest::InputError;
 
@@ -50,8 +50,7 @@ pub(super) fn check(servers: &[PrometheusServer], errors: &mut Vec<InputError>) 
             errors.push(complaint(&format!("prometheus[{position}].{field}"), message));
         };
         if !is_dns_label(&server.name) {
-            let message = format!("{:?} is not 1 to 63 lowercase letters, digits and inner dashes", server.name);
-            complain("name", message);
+            complain("name", no_label(&server.name));
         } else if servers[..position].iter().any(|other| other.name == server.name) {
             complain("name", format!("{:?} is given twice", server.name));
         }

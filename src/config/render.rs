@@ -29,8 +29,10 @@ impl Render {
     /// Returns the version of each program, as the program prints it.
     pub fn versions(&self) -> Versions {
         let given = [(Renderer::Kustomize, &self.kustomize), (Renderer::Helm, &self.helm)];
-        let written = |version: &String| format!("v{}", version.trim_start_matches('v'));
-        given.into_iter().filter_map(|(renderer, version)| Some((renderer, written(version.as_ref()?)))).collect()
+        let versions = given.into_iter().filter_map(|(renderer, version)| {
+            Some((renderer, format!("v{}", version.as_ref()?.trim_start_matches('v'))))
+        });
+        versions.collect()
     }
 
     /// Adds what the schema cannot say.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::forge::App;
 use super::values::{DURATION_FORMAT, duration};
-use super::{Forge, complaint};
+use super::{Forge, complaint, no_label};
 use model::api::check::is_dns_label;
 use model::artifact::is_artifact;
 use model::manifest::InputError;
@@ -137,8 +137,11 @@ impl Source {
         let (host, path) = rest.split_once('/')?;
         let (owner, name) = path.trim_end_matches('/').split_once('/')?;
         let name = name.strip_suffix(".git").unwrap_or(name);
-        let is_part = |text: &str| !text.is_empty() && !text.contains('/');
-        (is_part(owner) && is_part(name)).then(|| (format!("{scheme}://{host}"), owner.to_owned(), name.to_owned()))
+        // The owner ends at the first slash, so only the name could have another.
+        if owner.is_empty() || name.is_empty() || name.contains('/') {
+            return None;
+        }
+        Some((format!("{scheme}://{host}"), owner.to_owned(), name.to_owned()))
     }
 
     fn app_problems(&self, errors: &mut Vec<InputError>) {
@@ -321,11 +324,11 @@ impl Verify {
             .x509
             .iter()
             .map(|x509| ("x509", x509.identities.is_empty(), x509.identities.iter().any(String::is_empty)));
-        let is_blank = |login: &LoginIdentity| login.issuer.is_empty() || login.identity.is_empty();
-        let keyless = self
-            .keyless
-            .iter()
-            .map(|keyless| ("keyless", keyless.identities.is_empty(), keyless.identities.iter().any(is_blank)));
+        let keyless = self.keyless.iter().map(|keyless| {
+            let mut logins = keyless.identities.iter();
+            let has_blank = logins.any(|login| login.issuer.is_empty() || login.identity.is_empty());
+            ("keyless", keyless.identities.is_empty(), has_blank)
+        });
         for (name, is_empty, has_blank) in x509.chain(keyless) {
             let field = format!("source.verify.{name}.identities");
             if is_empty {
@@ -387,7 +390,8 @@ pub(super) fn check_sources(sources: &[Source], errors: &mut Vec<InputError>) {
     if sources.len() > SOURCES_MAX {
         errors.push(complaint("sources", format!("names {} sources, the limit is {SOURCES_MAX}", sources.len())));
     }
-    let (mut names, mut urls) = (BTreeMap::new(), BTreeMap::new());
+    let mut names = BTreeMap::new();
+    let mut urls = BTreeMap::new();
     for (index, source) in sources.iter().enumerate() {
         let at = |field: &str| format!("sources[{index}].{field}");
         let of_one = source.problems().into_iter().map(|error| {
@@ -396,9 +400,8 @@ pub(super) fn check_sources(sources: &[Source], errors: &mut Vec<InputError>) {
         });
         errors.extend(of_one);
         if !is_dns_label(&source.name) {
-            let message = format!("{:?} is not 1 to 63 lowercase letters, digits and inner dashes", source.name);
             let hint = Some("give each of several sources a name: its files are in a folder of that name".into());
-            errors.push(InputError { hint, ..complaint(&at("name"), message) });
+            errors.push(InputError { hint, ..complaint(&at("name"), no_label(&source.name)) });
         } else if let Some(first) = names.insert(&source.name, index) {
             errors.push(complaint(&at("name"), format!("{:?} is the name of sources[{first}] too", source.name)));
         }
@@ -421,19 +424,20 @@ fn check_forges(sources: &[Source], errors: &mut Vec<InputError>) {
     let forges: Vec<(usize, &Forge)> =
         all.filter_map(|(index, source)| Some((index, source.forge.as_deref()?))).collect();
     for (position, (index, forge)) in forges.iter().enumerate() {
-        let (prefix, mut own) = (format!("sources[{index}]."), Vec::new());
+        let prefix = format!("sources[{index}].");
+        let mut own = Vec::new();
         forge.problems(&mut own);
         errors.extend(
             own.into_iter()
                 .map(|error| InputError { field: error.field.map(|field| prefix.clone() + &field), ..error }),
         );
-        let earlier = || forges[..position].iter();
-        if let Some((same, _)) = earlier().find(|(_, other)| other.is_same_repository(forge)) {
+        let earlier = &forges[..position];
+        if let Some((same, _)) = earlier.iter().find(|(_, other)| other.is_same_repository(forge)) {
             let hint = Some("name a repository once, with a `path` that holds all folders".into());
             let message = format!("is the repository of sources[{same}] too");
             errors.push(InputError { hint, ..complaint(&format!("{prefix}forge.repository"), message) });
         }
-        let Some((first, other)) = earlier().next() else { continue };
+        let Some((first, other)) = earlier.first() else { continue };
         if !other.is_same_host(forge) {
             let hint =
                 Some("leave `forge` out where a source is on another host: approvers are accounts of one host".into());

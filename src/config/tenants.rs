@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::complaint;
+use super::{complaint, no_label};
 use model::api::check::{FieldError, is_dns_label, is_dns_subdomain};
 use model::api::placement::LabelSelector;
 use model::api::selector::check_selector;
@@ -123,7 +123,7 @@ impl TenantSection {
     fn problems(&self, field: &str, errors: &mut Vec<InputError>) {
         let mut complain = |name: &str, message: String| errors.push(complaint(&format!("{field}.{name}"), message));
         if !is_dns_label(&self.name) {
-            complain("name", format!("{:?} is not 1 to 63 lowercase letters, digits and inner dashes", self.name));
+            complain("name", no_label(&self.name));
         }
         if !is_folder(&self.path) {
             complain("path", format!("{:?} must be a folder below `source.path`, without `..`", self.path));
@@ -164,7 +164,8 @@ impl TenantSection {
 
 /// Adds what is wrong with the tenants.
 pub(super) fn check(tenants: &[TenantSection], errors: &mut Vec<InputError>) {
-    let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
+    let mut names = BTreeSet::new();
+    let mut paths = BTreeSet::new();
     for (index, tenant) in tenants.iter().enumerate() {
         let field = format!("tenants[{index}]");
         tenant.problems(&field, errors);

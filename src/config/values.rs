@@ -27,9 +27,9 @@ pub(super) mod duration {
 
 /// Reads `30s`, `1h30m`, `72h` and the like; longer than nothing.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let refused = || format!("{text:?} is no duration; write one like \"30s\", \"10m\" or \"72h\"");
-    let parsed = jiff::fmt::friendly::SpanParser::new().parse_duration(text).map_err(|_| refused())?;
-    Duration::try_from(parsed).ok().filter(|duration| !duration.is_zero()).ok_or_else(refused)
+    let parsed = jiff::fmt::friendly::SpanParser::new().parse_duration(text).ok();
+    let duration = parsed.and_then(|parsed| Duration::try_from(parsed).ok()).filter(|duration| !duration.is_zero());
+    duration.ok_or_else(|| format!("{text:?} is no duration; write one like \"30s\", \"10m\" or \"72h\""))
 }
 
 /// Resolves `.` and `..` by the text alone, so that equal folders are equal texts.

@@ -61,8 +61,9 @@ pub(super) fn claim(
     progress: &Progress,
 ) -> Option<Claim> {
     let others = view.wanted.by(&desired.key).iter().map(Arc::as_ref).filter(|other| **other != order.placement);
-    let writes = |other: &WorkOrder| other.strategy.type_ != ApplyStrategyType::ReportDiff;
-    let rivals = others.filter_map(|other| view.peers.delivery(other)).filter(|(other, _)| writes(other));
+    let rivals = others
+        .filter_map(|other| view.peers.delivery(other))
+        .filter(|(other, _)| other.strategy.type_ != ApplyStrategyType::ReportDiff);
     let of_all = rivals.clone().find(|(other, _)| order.tenant.is_some() && other.tenant.is_none());
     if let Some((other, _)) = of_all {
         return Some(Claim::Taken(format!(

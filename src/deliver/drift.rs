@@ -25,26 +25,25 @@ pub const CHECK_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 ///
 /// Source: KubeFleet, `whenToApply: IfNotDrifted`: compares first, and applies if nothing differs.
 pub(super) fn drifted(desired: &Desired, live: &LiveObject, progress: &Progress, now: Timestamp) -> Verdict {
-    let verdict = |state, message: &str, recheck_at| Verdict { state, message: message.to_owned(), recheck_at };
-    let Some(look) = progress.drift_check(desired) else { return verdict(State::CheckDrift, "", None) };
+    let Some(look) = progress.drift_check(desired) else { return Verdict::new(State::CheckDrift, "") };
     let changed_since = look.seen != ObservedVersion::of(live);
     // While the object is unchanged a check finds nothing new: a watch reports the next change.
     let next = changed_since.then(|| look.at + CHECK_PAUSE);
     match &look.found {
         Ok(found) if found.drifted => {
             let message = "it was changed on the member; whenToApply IfNotDrifted leaves it";
-            verdict(State::Refused(ApplyOutcome::FoundDrifts), message, next)
+            Verdict { recheck_at: next, ..Verdict::new(State::Refused(ApplyOutcome::FoundDrifts), message) }
         }
         // The later change may concern fields that are not ours.
         Ok(_) if look.seen.owned == live.owned && look.at + CHECK_PAUSE > now => {
-            verdict(State::Apply { put_back: false }, "", None)
+            Verdict::new(State::Apply { put_back: false }, "")
         }
         // It changed since, or the check is too old: an apply might undo a change by somebody else.
-        Ok(_) => verdict(State::CheckDrift, "", None),
+        Ok(_) => Verdict::new(State::CheckDrift, ""),
         Err(why) => {
             let message = format!("it was changed on the member; the difference cannot be read: {why}");
-            let next = look.at + retry_delay(look.failures);
-            verdict(State::Refused(ApplyOutcome::FailedToRunDriftDetection), &message, Some(next))
+            let recheck_at = Some(look.at + retry_delay(look.failures));
+            Verdict { recheck_at, ..Verdict::new(State::Refused(ApplyOutcome::FailedToRunDriftDetection), message) }
         }
     }
 }

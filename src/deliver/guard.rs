@@ -125,8 +125,9 @@ fn reason(
     if deletions.is_empty() {
         return None;
     }
-    let is_precious = |key: &&ObjectKey| PRECIOUS_KINDS.contains(&(key.group.as_str(), key.kind.as_str()));
-    let precious: BTreeSet<&ObjectKey> = deletions.values().flatten().filter(is_precious).collect();
+    let deleted = deletions.values().flatten();
+    let precious: BTreeSet<&ObjectKey> =
+        deleted.filter(|key| PRECIOUS_KINDS.contains(&(key.group.as_str(), key.kind.as_str()))).collect();
     let amount = amount(deletions, &precious);
     if removed {
         return Some(format!("the placement was removed: {amount}"));
@@ -153,7 +154,6 @@ fn reason(
 
 /// Counts the deletions, and names the first of a precious kind.
 fn amount(deletions: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>, precious: &BTreeSet<&ObjectKey>) -> String {
-    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let objects = counted(deletions.values().map(BTreeSet::len).sum(), "object");
     let clusters = match deletions.keys().next() {
         Some(only) if deletions.len() == 1 => only.to_string(),
@@ -165,6 +165,10 @@ fn amount(deletions: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>, precious: &BTr
         Some(first) => format!(", with {first} and {} more of such kinds", precious.len() - 1),
     };
     format!("{objects} on {clusters} would be deleted{with}")
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

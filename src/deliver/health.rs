@@ -142,6 +142,7 @@ pub fn health(id: &ObjectId, object: &Value, rules: &HealthRules) -> ObjectHealt
         ),
         ("policy", "v1", "PodDisruptionBudget") => ObjectHealth::of(pod_disruption_budget(object)),
         kind if DATA_KINDS.contains(&kind) => ObjectHealth::of(true),
+        // The rules above are KubeFleet's, those below gitfleet's own.
         _ if rules.only_kubefleets => ObjectHealth::not_trackable(),
         ("batch", "v1", "Job") => job(object),
         ("apps", "v1", "ReplicaSet") | ("", "v1", "ReplicationController") => ObjectHealth::of(replica_set(object)),
@@ -158,11 +159,10 @@ fn by_conditions(object: &Value) -> Option<ObjectHealth> {
     if is_behind(object, object.pointer("/status/observedGeneration")) {
         return Some(ObjectHealth::not_yet(BEHIND));
     }
-    let present = |type_| condition(object, type_).filter(|condition| condition["status"] == "True");
-    if let Some(stalled) = present("Stalled") {
+    if let Some(stalled) = true_condition(object, "Stalled") {
         return Some(ObjectHealth::failed(condition_text(stalled)));
     }
-    if let Some(reconciling) = present("Reconciling") {
+    if let Some(reconciling) = true_condition(object, "Reconciling") {
         return Some(ObjectHealth::not_yet(state(reconciling)));
     }
     if let Some(ready) = condition(object, "Ready") {
@@ -182,7 +182,7 @@ fn is_behind(object: &Value, observed: Option<&Value>) -> bool {
 
 /// Source: kstatus, except that a Job that runs is not available yet: what it does is not done.
 fn job(object: &Value) -> ObjectHealth {
-    if let Some(failed) = condition(object, "Failed").filter(|condition| condition["status"] == "True") {
+    if let Some(failed) = true_condition(object, "Failed") {
         return ObjectHealth::failed(condition_text(failed));
     }
     // The condition stays for a moment when a Job is resumed.
@@ -253,13 +253,18 @@ fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
     object.pointer("/status/conditions")?.as_array()?.iter().find(|condition| condition["type"] == type_)
 }
 
+fn true_condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
+    condition(object, type_).filter(|condition| condition["status"] == "True")
+}
+
 fn condition_is(object: &Value, type_: &str, status: &str) -> bool {
     condition(object, type_).is_some_and(|condition| condition["status"] == status)
 }
 
 /// Returns a condition's type, status and reason. Its message may change with every look, and each change would be a report.
 fn state(condition: &Value) -> String {
-    let (type_, status) = (text(condition, "/type"), text(condition, "/status"));
+    let type_ = text(condition, "/type");
+    let status = text(condition, "/status");
     match text(condition, "/reason") {
         "" => format!("{type_} is {status}"),
         reason => format!("{type_} is {status}: {reason}"),

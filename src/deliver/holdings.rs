@@ -32,8 +32,8 @@ impl Holdings {
 
     /// Returns the ApplySets that have objects in a Namespace or of a definition.
     pub fn labels_in(&self, container: &ObjectKey) -> impl Iterator<Item = &str> {
-        let is_there = move |keys: &BTreeSet<Arc<ObjectKey>>| keys.iter().any(|key| key.is_inside(container));
-        self.labelled.iter().filter(move |(_, keys)| is_there(keys)).map(|(label, _)| label.as_ref())
+        let there = self.labelled.iter().filter(move |(_, keys)| keys.iter().any(|key| key.is_inside(container)));
+        there.map(|(label, _)| label.as_ref())
     }
 
     /// Returns the names of the Namespaces, in order.

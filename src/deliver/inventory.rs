@@ -94,27 +94,17 @@ impl Pooled for Parent {
 impl Parent {
     /// Reads a parent from its ConfigMap.
     pub fn read(object: &Value) -> Self {
-        let annotation = |key: &str| object.pointer("/metadata/annotations").and_then(|a| a.get(key)?.as_str());
-        let list = |key: &str| -> BTreeSet<String> {
-            annotation(key).unwrap_or_default().split(',').filter(|s| !s.is_empty()).map(str::to_owned).collect()
-        };
-        let holds = || {
-            Some(Held {
-                index: annotation(SNAPSHOT_INDEX)?.parse().ok()?,
-                commit: CommitId::from(annotation(COMMIT)?),
-                digest: Digest::from(annotation(DIGEST)?),
-            })
-        };
+        let placement = annotation(object, PLACEMENT).and_then(|placement| placement.parse().ok());
         Self {
-            source: annotation(SOURCE).unwrap_or_default().to_owned(),
-            placement: annotation(PLACEMENT).and_then(|p| p.parse().ok()).filter(PlacementKey::is_wellformed),
-            group_kinds: list(GROUP_KINDS),
-            namespaces: list(NAMESPACES),
-            holds: holds(),
+            source: annotation(object, SOURCE).unwrap_or_default().to_owned(),
+            placement: placement.filter(PlacementKey::is_wellformed),
+            group_kinds: list(object, GROUP_KINDS),
+            namespaces: list(object, NAMESPACES),
+            holds: held(object),
             kept: Kept {
-                paused: annotation(PAUSED).map(read_pause),
+                paused: annotation(object, PAUSED).map(read_pause),
                 // A hold that cannot be read names no snapshot, so it cannot hold one.
-                held: annotation(HELD).and_then(|held| serde_json::from_str(held).ok()),
+                held: annotation(object, HELD).and_then(|held| serde_json::from_str(held).ok()),
             },
         }
     }
@@ -124,17 +114,18 @@ impl Parent {
         let is_namespace = container.is_namespace();
         let is_there = is_namespace && self.namespaces.contains(&*container.name);
         let group = container.name.split_once('.').map(|(_, group)| group);
-        let is_of_group = move |kind: &str| !is_namespace && kind.split_once('.').map(|(_, of)| of) == group;
-        self.group_kinds.iter().filter(move |kind| is_there || is_of_group(kind))
+        self.group_kinds.iter().filter(move |kind| {
+            let is_of_group = !is_namespace && kind.split_once('.').map(|(_, of)| of) == group;
+            is_there || is_of_group
+        })
     }
 
     /// Returns the complete ConfigMap of a placement's parent, for server-side apply.
     pub fn object(&self, placement: &PlacementKey) -> Value {
-        let join = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join(",");
         let mut annotations = BTreeMap::from([
             (TOOLING, concat!("gitfleet/v", env!("CARGO_PKG_VERSION")).to_owned()),
-            (GROUP_KINDS, join(&self.group_kinds)),
-            (NAMESPACES, join(&self.namespaces)),
+            (GROUP_KINDS, joined(&self.group_kinds)),
+            (NAMESPACES, joined(&self.namespaces)),
             (SOURCE, self.source.clone()),
             (PLACEMENT, placement.to_string()),
         ]);
@@ -144,9 +135,8 @@ impl Parent {
             annotations.insert(DIGEST, held.digest.to_string());
         }
         let Kept { paused, held } = &self.kept;
-        let json = |value: Value| value.to_string();
-        annotations.extend(paused.as_ref().map(|paused| (PAUSED, json(json!(paused)))));
-        annotations.extend(held.as_ref().map(|held| (HELD, json(json!(held)))));
+        annotations.extend(paused.as_ref().map(|paused| (PAUSED, json!(paused).to_string())));
+        annotations.extend(held.as_ref().map(|held| (HELD, json!(held).to_string())));
         json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -163,8 +153,12 @@ impl Parent {
     /// covers every part.
     #[must_use]
     pub fn widened(&self, order: &WorkOrder) -> Self {
-        let (source, kept) = (order.source.name.clone(), order.kept.clone());
-        let mut wide = Self { source, kept, placement: Some(order.placement.clone()), ..self.clone() };
+        let mut wide = Self {
+            source: order.source.name.clone(),
+            placement: Some(order.placement.clone()),
+            kept: order.kept.clone(),
+            ..self.clone()
+        };
         for desired in order.manifests.iter() {
             wide.group_kinds.insert(group_kind(&desired.id.group, &desired.id.kind));
             if !desired.id.namespace.is_empty() {
@@ -173,6 +167,28 @@ impl Parent {
         }
         wide
     }
+}
+
+fn annotation<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
+    object.pointer("/metadata/annotations")?.get(key)?.as_str()
+}
+
+fn list(object: &Value, key: &str) -> BTreeSet<String> {
+    let entries = annotation(object, key).unwrap_or_default().split(',');
+    entries.filter(|entry| !entry.is_empty()).map(str::to_owned).collect()
+}
+
+fn joined(list: &BTreeSet<String>) -> String {
+    list.iter().cloned().collect::<Vec<_>>().join(",")
+}
+
+/// Returns the snapshot that a parent says is held completely.
+fn held(object: &Value) -> Option<Held> {
+    Some(Held {
+        index: annotation(object, SNAPSHOT_INDEX)?.parse().ok()?,
+        commit: CommitId::from(annotation(object, COMMIT)?),
+        digest: Digest::from(annotation(object, DIGEST)?),
+    })
 }
 
 /// Reads a pause. An unreadable one still counts as a pause: somebody wanted that nothing starts.
@@ -198,7 +214,10 @@ pub fn group_kind(group: &str, kind: &str) -> String {
 pub fn stored(object: &Value) -> Value {
     let mut object = object.clone();
     let is_secret = object["apiVersion"] == "v1" && object["kind"] == "Secret";
-    let Some(plain) = object.get("stringData").and_then(Value::as_object).filter(|_| is_secret) else { return object };
+    if !is_secret {
+        return object;
+    }
+    let Some(plain) = object.get("stringData").and_then(Value::as_object) else { return object };
     let encoded: Option<Vec<(String, Value)>> =
         plain.iter().map(|(key, text)| Some((key.clone(), Value::from(STANDARD.encode(text.as_str()?))))).collect();
     let Some(encoded) = encoded else { return object };

@@ -52,9 +52,12 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
         }
     }
     // With a Namespace or a definition, everything inside would go.
-    let is_inhabited = |of: &ObjectKey| kept.iter().any(|key| key.is_inside(of)) || has_objects_of_others(view, of);
     let before = due.len();
-    due.retain(|(_, live)| !live.key().is_container() || !is_inhabited(&live.key()));
+    due.retain(|(_, live)| {
+        let container = live.key();
+        !container.is_container()
+            || !kept.iter().any(|key| key.is_inside(&container)) && !has_objects_of_others(view, &container)
+    });
     found.awaits_others = due.len() < before;
     // Objects of later waves need those of earlier ones: their Namespace, their definition, their ServiceAccount.
     let last = due.iter().map(|(wave, _)| *wave).max();
@@ -66,8 +69,9 @@ pub(super) fn left_overs(order: &WorkOrder, view: &MemberView<'_>, progress: &Pr
 /// Tells whether another placement of this member has objects in a Namespace or of a definition, or may have some that no list has shown
 /// or that are on their way. Its own order removes them, after an approval where one is required.
 fn has_objects_of_others(view: &MemberView<'_>, container: &ObjectKey) -> bool {
-    let is_others = |label: &str| label != view.ours && !matches!(view.peers.holder(label), Holder::Nobody);
-    view.live.labels_in(container).any(is_others) || view.peers.may_have_unseen(container, view.ours)
+    let mut labels = view.live.labels_in(container);
+    labels.any(|label| label != view.ours && !matches!(view.peers.holder(label), Holder::Nobody))
+        || view.peers.may_have_unseen(container, view.ours)
 }
 
 /// Returns the step that removes an object from the placement: a deletion, or a release if the placement abandons its objects

@@ -132,16 +132,16 @@ impl Lists {
         if self.0.values().all(|list| matches!(list.state, ListState::Complete | ListState::Absent)) {
             return Unlisted::default();
         }
-        let why = |kind: String| {
-            let why = match &self.0.get(&kind)?.state {
-                ListState::Complete | ListState::Absent => return None,
-                ListState::Pending => PENDING,
-                ListState::Failed(why) => why,
+        let mut unlisted = BTreeMap::new();
+        for kind in kinds {
+            let why = match self.0.get(&kind).map(|list| &list.state) {
+                None | Some(ListState::Complete | ListState::Absent) => continue,
+                Some(ListState::Pending) => PENDING,
+                Some(ListState::Failed(why)) => why,
             };
-            let why = why.to_owned();
-            Some((kind, why))
-        };
-        Unlisted(kinds.filter_map(why).collect())
+            unlisted.insert(kind, why.to_owned());
+        }
+        Unlisted(unlisted)
     }
 }
 

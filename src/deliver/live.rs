@@ -161,10 +161,9 @@ impl LiveObject {
         let id = ObjectId::of(object).filter(|id| !id.is_reserved())?;
         let metadata = object.get("metadata")?;
         let ObjectHealth { availability, why } = health::health(&id, object, rules);
-        let text = |map: &str, key: &str| metadata.get(map).and_then(|m| m.get(key)?.as_str());
         let content = LiveContent {
-            applyset: text("labels", PART_OF_LABEL).unwrap_or_default().into(),
-            manifest: text("annotations", SPEC_HASH).map(Digest::from),
+            applyset: metadata["labels"][PART_OF_LABEL].as_str().unwrap_or_default().into(),
+            manifest: metadata["annotations"][SPEC_HASH].as_str().map(Digest::from),
             owned: owned_digest(object, &rules.digest_key),
             owner: foreign_owner(object).map(Arc::from),
             terminating: metadata.get("deletionTimestamp").is_some(),
@@ -172,10 +171,9 @@ impl LiveObject {
             unavailable_because: why,
             id,
         };
-        let own = |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default();
         Some(Self {
-            uid: own("uid").into(),
-            resource_version: own("resourceVersion").parse().unwrap_or_default(),
+            uid: metadata["uid"].as_str().unwrap_or_default().into(),
+            resource_version: metadata["resourceVersion"].as_str().unwrap_or_default().parse().unwrap_or_default(),
             generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or_default(),
             content: PooledContent::from(content).into(),
         })
@@ -202,12 +200,12 @@ impl From<&str> for Uid {
 
 /// Returns the bytes of a UUID; `None` for a text that would not come back from them as it is.
 fn uuid(text: &str) -> Option<[u8; 16]> {
-    let has_form = |(at, byte): (usize, u8)| match byte {
+    let has_form = text.bytes().enumerate().all(|(at, byte)| match byte {
         b'-' => UUID_DASHES.contains(&at),
         b'0'..=b'9' | b'a'..=b'f' => !UUID_DASHES.contains(&at),
         _ => false,
-    };
-    if text.len() != 36 || !text.bytes().enumerate().all(has_form) {
+    });
+    if text.len() != 36 || !has_form {
         return None;
     }
     let number = u128::from_str_radix(&text.replace('-', ""), 16).ok()?;
@@ -238,8 +236,9 @@ impl fmt::Debug for Uid {
 pub fn foreign_owner(object: &Value) -> Option<String> {
     let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
     let owner = owners.iter().find(|owner| owner["controller"] == true).or(owners.first())?;
-    let text = |field: &str| owner[field].as_str().unwrap_or_default();
-    Some(format!("{} {}", text("kind"), text("name")))
+    let kind = owner["kind"].as_str().unwrap_or_default();
+    let name = owner["name"].as_str().unwrap_or_default();
+    Some(format!("{kind} {name}"))
 }
 
 /// Returns the digest of the fields that our field manager applied, with their live values.

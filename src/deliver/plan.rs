@@ -103,7 +103,8 @@ impl Due {
 
 fn due(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, now: Timestamp) -> Due {
     let mut due = Due::default();
-    let (mut current, mut retried) = (None, None);
+    let mut current = None;
+    let mut retried = None;
     let mut waves: Vec<(u16, usize)> = order.manifests.iter().map(|desired| desired.wave).zip(0..).collect();
     waves.sort_unstable();
     for (wave, position) in waves {
@@ -186,7 +187,9 @@ pub fn verdict(
     if let Some(claim) = claim(order, desired, live, view, progress) {
         return of_another(claim, attempt);
     }
-    if let Some(owner) = live.and_then(|live| live.owner.as_deref()).filter(|_| !order.strategy.allow_co_ownership) {
+    if let Some(owner) = live.and_then(|live| live.owner.as_deref())
+        && !order.strategy.allow_co_ownership
+    {
         return verdict(State::Refused(ApplyOutcome::FailedToTakeOver), owned_by_another(owner));
     }
     if let Some(attempt) = attempt {
@@ -237,23 +240,26 @@ pub fn verdict(
 /// Returns the state of an object that belongs to another placement, or may. Until the placements of this life are known, what was reported
 /// before it stands.
 fn of_another(claim: Claim, attempt: Option<&Attempt>) -> Verdict {
-    let refused = |message| Verdict::new(State::Refused(ApplyOutcome::FailedToTakeOver), message);
-    let is_before = |attempt: &&Attempt| attempt.is_of_before() && attempt.outcome == ApplyOutcome::FailedToTakeOver;
-    match claim {
-        Claim::Taken(message) => refused(message),
-        Claim::Awaited(message) => match attempt.filter(is_before) {
-            Some(before) => refused(before.message.clone()),
-            None => Verdict::new(State::Wait, message),
-        },
+    let refused = State::Refused(ApplyOutcome::FailedToTakeOver);
+    match (claim, attempt) {
+        (Claim::Taken(message), _) => Verdict::new(refused, message),
+        (Claim::Awaited(_), Some(attempt))
+            if attempt.is_of_before() && attempt.outcome == ApplyOutcome::FailedToTakeOver =>
+        {
+            Verdict::new(refused, attempt.message.clone())
+        }
+        (Claim::Awaited(message), _) => Verdict::new(State::Wait, message),
     }
 }
 
 /// Tells whether an object without a baseline counts as unchanged since our apply: the API server's answer in this process did
 /// not show its fields, or the store is new and the inventory says that the order was delivered completely.
 fn is_as_applied(order: &WorkOrder, view: &MemberView<'_>, progress: &Progress, attempt: Option<&Attempt>) -> bool {
-    let is_held =
-        || view.parent.and_then(|parent| parent.holds.as_ref()).is_some_and(|held| held.digest == order.digest);
-    attempt.is_some_and(|attempt| attempt.outcome == ApplyOutcome::Applied) || !progress.is_reported && is_held()
+    if attempt.is_some_and(|attempt| attempt.outcome == ApplyOutcome::Applied) {
+        return true;
+    }
+    let held = view.parent.and_then(|parent| parent.holds.as_ref());
+    !progress.is_reported && held.is_some_and(|held| held.digest == order.digest)
 }
 
 /// Decides about a missing object: one that gitfleet applied before, possibly in an earlier process, was deleted and is put

@@ -63,8 +63,8 @@ pub(super) fn definition_pending(order: &WorkOrder, desired: &Desired, view: &Me
         .iter()
         .filter(|d| d.id.kind == "CustomResourceDefinition" && d.id.group == "apiextensions.k8s.io")
         .filter(|d| {
-            let text = |pointer: &str| d.object.pointer(pointer).and_then(|v| v.as_str());
-            text("/spec/group") == Some(&desired.id.group) && text("/spec/names/kind") == Some(&desired.id.kind)
+            let spec = &d.object["spec"];
+            spec["group"] == desired.id.group && spec["names"]["kind"] == desired.id.kind
         })
         .any(|d| view.live.get(&d.key).is_none_or(|live| live.availability != Availability::Available))
 }

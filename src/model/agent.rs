@@ -96,12 +96,12 @@ pub fn assign<'a>(
     members: impl IntoIterator<Item = (&'a ClusterName, &'a AgentChoice)>,
     agents: &BTreeMap<String, BTreeSet<String>>,
 ) -> BTreeMap<ClusterName, String> {
-    let agent_of = |(cluster, choice): (&ClusterName, &AgentChoice)| {
+    let assigned = members.into_iter().filter_map(|(cluster, choice)| {
         let admitted = agents.iter().filter(|(name, pools)| choice.admits(name, pools)).map(|(name, _)| name);
         let best = admitted.max_by_key(|name| score(name, cluster))?;
         Some((cluster.clone(), best.clone()))
-    };
-    members.into_iter().filter_map(agent_of).collect()
+    });
+    assigned.collect()
 }
 
 /// Returns the claim of an agent on a member.

@@ -88,8 +88,8 @@ impl ArtifactReference {
     /// What is wrong, for users. It repeats nothing of the location, which may hold a password.
     pub fn parse(location: &str) -> Result<Self, &'static str> {
         let (host, rest) = location.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')).ok_or(FORM)?;
-        let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
-        if host.is_empty() || host.starts_with(['-', ':']) || !host.chars().all(is_host) {
+        let is_plain = host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']'));
+        if host.is_empty() || host.starts_with(['-', ':']) || !is_plain {
             return Err(
                 "the host may have letters, digits and . - : only; an account stands in `user` and `tokenFile`",
             );
@@ -97,27 +97,29 @@ impl ArtifactReference {
         let (tagged, digest) = rest.split_once('@').map_or((rest, None), |(tagged, digest)| (tagged, Some(digest)));
         let (repository, tag) =
             tagged.split_once(':').map_or((tagged, None), |(repository, tag)| (repository, Some(tag)));
-        let is_part = |part: &str| {
-            part.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
-                && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-'))
-        };
-        if repository.len() > REPOSITORY_MAX || !repository.split('/').all(is_part) {
+        if repository.len() > REPOSITORY_MAX || !repository.split('/').all(is_repository_part) {
             return Err("the repository may have small letters, digits and . _ - / only, 255 at most");
         }
         if digest.is_some_and(|digest| !is_digest(digest)) {
             return Err("a digest is sha256: and 64 hexadecimal digits in small letters");
         }
-        let is_tag = |tag: &str| {
-            tag.len() <= TAG_MAX
-                && tag.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
-                && tag.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
-        };
         if tag.is_some_and(|tag| !is_tag(tag)) {
             return Err("a tag may have letters, digits and . _ - only, 128 at most");
         }
         let name = digest.or(tag).ok_or(FORM)?;
         Ok(Self { host: host.to_owned(), repository: repository.to_owned(), name: name.to_owned() })
     }
+}
+
+fn is_repository_part(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-'))
+}
+
+fn is_tag(text: &str) -> bool {
+    text.len() <= TAG_MAX
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
 }
 
 #[cfg(test)]

@@ -218,10 +218,12 @@ impl ExecutedCommand {
 
     /// Tells whether this is the record of a command of a person.
     pub fn is_of(&self, command: &Command, person: &Person) -> bool {
-        let is_said =
-            |credentials: &Credentials| (&credentials.comment, credentials.id) == (&self.comment, self.author);
-        let named = (self.verb, &self.target, &self.stage);
-        person.credentials.as_ref().is_some_and(is_said) && named == (command.verb, &command.target, &command.stage)
+        let Some(credentials) = &person.credentials else { return false };
+        credentials.comment == self.comment
+            && credentials.id == self.author
+            && self.verb == command.verb
+            && self.target == command.target
+            && self.stage == command.stage
     }
 }
 

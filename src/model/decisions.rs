@@ -89,13 +89,13 @@ impl DecisionsRecord {
         namespace: Option<&str>,
         name: &str,
     ) -> Result<&'a Self, String> {
-        let is_meant = |record: &&Self| {
+        let meant = records.into_iter().filter(|record| {
             record.key.name == name
                 && kind.is_none_or(|kind| record.key.kind == kind)
                 && namespace.is_none_or(|namespace| record.key.namespace.as_deref().unwrap_or_default() == namespace)
-        };
-        let rank = |record: &&Self| (record.label.is_none(), record.removed, record.key.clone());
-        records.into_iter().filter(is_meant).min_by_key(rank).ok_or_else(|| {
+        });
+        let first = meant.min_by_key(|record| (record.label.is_none(), record.removed, record.key.clone()));
+        first.ok_or_else(|| {
             let kind = kind.unwrap_or("placement");
             let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
             format!("no {kind} {name}{place} has been decided; `gitfleet export decisions` lists those that have")

@@ -47,7 +47,8 @@ const TEMPLATES: [&str; 3] = ["/spec/template", "/spec/jobTemplate", "/spec/jobT
 /// Source: KubeFleet's drift detection, for ignored fields and limits.
 pub fn differences(manifest: &Value, live: &Value, comparison: ComparisonOption, secret: bool) -> Vec<Difference> {
     let mut walk = Walk { full: comparison == ComparisonOption::FullComparison, secret, found: Vec::new() };
-    let (mut manifest, mut live) = (prepared(manifest, secret), prepared(live, secret));
+    let mut manifest = prepared(manifest, secret);
+    let mut live = prepared(live, secret);
     if !secret {
         // Each value is still compared but can no longer be shown.
         for object in [&mut manifest, &mut live] {

@@ -186,10 +186,9 @@ pub fn carried(object: &Value, file: &str, path: &str, ordinal: u32) -> Value {
 pub fn taken_apart(carried: &Value, content: &Digest) -> Option<(Value, EncryptedWork)> {
     let mut object = carried.clone();
     let sops = object.as_object_mut()?.remove(SOPS_FIELD)?;
-    let text = |field: &str| sops.get(field).and_then(Value::as_str);
     let work = EncryptedWork {
-        file: text("file")?.into(),
-        path: text("path")?.into(),
+        file: sops.get("file")?.as_str()?.into(),
+        path: sops.get("path")?.as_str()?.into(),
         ordinal: sops.get("ordinal")?.as_u64()?.try_into().ok()?,
         content: content.clone(),
     };
@@ -218,7 +217,6 @@ pub fn revealed(object: &Value, encrypted: &Value, plain: &Value) -> Option<Valu
 fn pair<'a>(encrypted: &'a Value, plain: &'a Value, values: &mut BTreeMap<&'a str, &'a Value>) -> Option<()> {
     match (encrypted, plain) {
         (Value::Object(encrypted), Value::Object(plain)) => {
-            let without_sops = |map: &'a Map<String, Value>| map.iter().filter(|(name, _)| *name != SOPS_FIELD);
             for (name, value) in without_sops(encrypted) {
                 pair(value, plain.get(name)?, values)?;
             }
@@ -233,6 +231,10 @@ fn pair<'a>(encrypted: &'a Value, plain: &'a Value, values: &mut BTreeMap<&'a st
         }
         (encrypted, plain) => (encrypted == plain).then_some(()),
     }
+}
+
+fn without_sops(object: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    object.iter().filter(|(name, _)| *name != SOPS_FIELD)
 }
 
 fn for_each_text(value: &mut Value, visit: &mut dyn FnMut(&mut Value)) {
@@ -283,8 +285,11 @@ impl DigestKey {
 /// Tells whether two digests of what a member holds were made by the same key, or both without one. A member may move to an agent with
 /// another key, and its digests then differ though nothing changed.
 pub fn are_comparable(one: &Digest, other: &Digest) -> bool {
-    let key = |digest: &'_ Digest| digest.as_str().split_once(':').map(|(key, _)| key.to_owned());
-    key(one) == key(other)
+    key_name(one) == key_name(other)
+}
+
+fn key_name(digest: &Digest) -> Option<&str> {
+    digest.as_str().split_once(':').map(|(key, _)| key)
 }
 
 #[cfg(test)]

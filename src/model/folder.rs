@@ -10,8 +10,10 @@ pub fn holds(folder: &str, path: &str) -> bool {
 /// Returns the path of a rendered folder: a large result is read in parts, and those after the first have a number sign and their number
 /// added. Of any other path that is the path itself.
 pub fn rendered_folder(path: &str) -> &str {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
-    path.rsplit_once('#').filter(|(_, number)| is_number(number)).map_or(path, |(folder, _)| folder)
+    match path.rsplit_once('#') {
+        Some((folder, number)) if !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()) => folder,
+        _ => path,
+    }
 }
 
 /// Returns the folder that a path is in; the root is an empty text.

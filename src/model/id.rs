@@ -291,11 +291,14 @@ impl ObjectKey {
         if container.is_namespace() {
             return !self.namespace.is_empty() && *self.namespace == *container.name;
         }
+        if !container.is_definition() {
+            return false;
+        }
         let plural = container.name.strip_suffix(&*self.group).and_then(|rest| rest.strip_suffix('.'));
-        let Some(plural) = plural.filter(|_| container.is_definition()) else { return false };
+        let Some(plural) = plural else { return false };
         let kind = self.kind.to_lowercase();
-        let of = |stem: &str, endings: &[&str]| plural.strip_prefix(stem).is_some_and(|end| endings.contains(&end));
-        of(&kind, &["", "s", "es"]) || kind.strip_suffix('y').is_some_and(|stem| of(stem, &["ies"]))
+        matches!(plural.strip_prefix(&*kind), Some("" | "s" | "es"))
+            || kind.strip_suffix('y').is_some_and(|stem| plural.strip_prefix(stem) == Some("ies"))
     }
 }
 

@@ -77,9 +77,8 @@ impl OcmPlacementRecord {
 
     /// Returns its misconfiguration, as text for users.
     pub fn misconfiguration(&self) -> Option<&str> {
-        let wrong =
-            |c: &&Condition| c.type_ == ConditionType::PlacementMisconfigured && c.status == ConditionStatus::True;
-        self.conditions.iter().find(wrong).map(|c| c.message.as_str())
+        let mut of_type = self.conditions.iter().filter(|c| c.type_ == ConditionType::PlacementMisconfigured);
+        of_type.find(|c| c.status == ConditionStatus::True).map(|c| c.message.as_str())
     }
 
     /// Tells whether it got as many clusters as it wants.

@@ -176,7 +176,7 @@ impl PhaseRule {
 impl PlacementRecord {
     /// Returns the phases that the placement is in, in order of precedence; [`PlacementPhase::Following`] is always among them.
     fn phases(&self) -> impl Iterator<Item = &'static PhaseRule> {
-        let holds = |rule: &&PhaseRule| match rule.phase {
+        PHASES.iter().filter(|rule| match rule.phase {
             PlacementPhase::Paused => self.paused.is_some(),
             PlacementPhase::RemovalPending => self.removed && self.closed_gate().is_some(),
             PlacementPhase::Removing => self.removed,
@@ -184,8 +184,7 @@ impl PlacementRecord {
             PlacementPhase::Halted => self.halted.is_some(),
             PlacementPhase::HeldBack => self.held.is_some(),
             PlacementPhase::Following => true,
-        };
-        PHASES.iter().filter(holds)
+        })
     }
 
     /// Returns the phase that the placement is said to be in.
@@ -211,19 +210,30 @@ pub fn violation(
     after: &PlacementRecord,
     journal: &[JournalEntry],
 ) -> Option<String> {
-    let (key, phase) = (&after.key, after.phase());
+    let key = &after.key;
+    let phase = after.phase();
     if before != phase && !may_follow(table, before, phase) {
         return Some(format!("{key} went from {before:?} to {phase:?}"));
     }
-    // Runs are not among them: only one that has begun finds that its limits cannot be read.
-    let evictions = || journal.iter().filter(|e| e.event == JournalKind::EvictionJudged && e.facts["executed"] == true);
-    let is_evicted = |entry: &JournalEntry| evictions().any(|eviction| eviction.cluster == entry.cluster);
-    let act = |entry: &JournalEntry| match entry.event {
+    let mut acts = journal.iter().filter_map(|entry| act(entry, journal));
+    let forbidden = acts.find(|act| !after.permits(*act))?;
+    Some(format!("{key} is {phase:?}, which does not permit {forbidden:?}"))
+}
+
+/// Returns what an entry of the journal says was done. Runs are not among it: only one that has begun finds that its limits cannot be
+/// read.
+fn act(entry: &JournalEntry, journal: &[JournalEntry]) -> Option<PhaseAct> {
+    match entry.event {
         JournalKind::RolloutStarted => Some(PhaseAct::Start),
-        JournalKind::RemovalStarted if is_evicted(entry) => Some(PhaseAct::Evict),
+        JournalKind::RemovalStarted if is_evicted(entry, journal) => Some(PhaseAct::Evict),
         JournalKind::RemovalStarted => Some(PhaseAct::Remove),
         _ => None,
-    };
-    let forbidden = journal.iter().filter_map(act).find(|act| !after.permits(*act))?;
-    Some(format!("{key} is {phase:?}, which does not permit {forbidden:?}"))
+    }
+}
+
+/// Tells whether an eviction was executed on the cluster of an entry.
+fn is_evicted(entry: &JournalEntry, journal: &[JournalEntry]) -> bool {
+    journal.iter().any(|other| {
+        other.event == JournalKind::EvictionJudged && other.facts["executed"] == true && other.cluster == entry.cluster
+    })
 }

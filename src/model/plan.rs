@@ -143,9 +143,10 @@ impl PlacementPlan {
     /// Returns the clusters that lose the placement, except those where all that it has there changes hands.
     pub fn lost(&self) -> impl Iterator<Item = &ClusterName> {
         let lost = self.changes.iter().flat_map(|changes| &changes.clusters.lost);
-        let is_deleted = |name: &ClusterName| self.deletions.iter().any(|deletion| deletion.cluster_name == *name);
-        let is_handed = |name: &ClusterName| self.hands_over.iter().any(|handed| handed.cluster_name == *name);
-        lost.filter(move |name| is_deleted(name) || !is_handed(name))
+        lost.filter(move |name| {
+            self.deletions.iter().any(|deletion| deletion.cluster_name == **name)
+                || !self.hands_over.iter().any(|handed| handed.cluster_name == **name)
+        })
     }
 
     /// Returns the objects that it does not select any more, except those that change hands wherever it has them.
@@ -156,9 +157,8 @@ impl PlacementPlan {
 
     /// Tells whether an object changes hands, and is deleted nowhere.
     pub fn only_changes_hands(&self, key: &ObjectKey) -> bool {
-        let has = |resources: &[Resource]| resources.iter().any(|resource| resource.0.key() == *key);
-        self.hands_over.iter().any(|handed| has(&handed.resources))
-            && !self.deletions.iter().any(|deletion| has(&deletion.resources))
+        self.hands_over.iter().any(|handed| has(&handed.resources, key))
+            && !self.deletions.iter().any(|deletion| has(&deletion.resources, key))
     }
 
     /// Returns everything that is wrong with it, for people.
@@ -166,4 +166,8 @@ impl PlacementPlan {
         let works = self.works.iter().filter_map(|w| Some(format!("{}: {}", w.cluster_name, w.error.as_ref()?)));
         self.error.iter().chain(&self.rollout.error).cloned().chain(works)
     }
+}
+
+fn has(resources: &[Resource], key: &ObjectKey) -> bool {
+    resources.iter().any(|resource| resource.0.key() == *key)
 }

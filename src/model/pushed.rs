@@ -71,12 +71,13 @@ pub struct PropertyPush {
 }
 
 fn quantities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
-    let written = |(name, value)| match value {
+    let properties = BTreeMap::<String, Value>::deserialize(deserializer)?;
+    let written = properties.into_iter().map(|(name, value)| match value {
         Value::String(text) => Ok((name, text)),
         Value::Number(number) => Ok((name, number.to_string())),
         _ => Err(serde::de::Error::custom(format!("property {name:?} is neither text nor a number"))),
-    };
-    BTreeMap::<String, Value>::deserialize(deserializer)?.into_iter().map(written).collect()
+    });
+    written.collect()
 }
 
 impl Pushing {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::approvers::{Ownership, ReplacedOwnership, one_or_many};
+use super::approvers::{ReplacedOwnership, one_or_many};
 use super::id::{ClusterName, CommitId, Digest, ObjectId, ObjectKey, PlacementKey};
 use super::journal::JournalKind;
 use super::manifest::Origin;
@@ -318,15 +318,14 @@ impl PlacementRecord {
     /// Returns whose approval may count beside that of the approvers that hold now: the owners of its file, and all that were named before
     /// a change that is not rolled out.
     pub fn all_owners(&self) -> Vec<String> {
-        let named = |before: &Ownership| {
-            let narrowed =
-                before.narrowed.iter().flat_map(|named| named.split(',')).map(|entry| entry.trim().to_owned());
-            before.owners.iter().cloned().chain(narrowed).collect::<Vec<_>>()
-        };
         let mut all = self.owners.clone();
-        for entry in self.replaced.iter().flat_map(|replaced| named(&replaced.before)) {
-            if !all.contains(&entry) {
-                all.push(entry);
+        for replaced in &self.replaced {
+            let owners = replaced.before.owners.iter().map(String::as_str);
+            let narrowed = replaced.before.narrowed.iter().flat_map(|named| named.split(',')).map(str::trim);
+            for entry in owners.chain(narrowed) {
+                if !all.iter().any(|known| known == entry) {
+                    all.push(entry.to_owned());
+                }
             }
         }
         all

@@ -61,6 +61,7 @@ fn right(verb: Verb) -> Right {
 /// Why not, and who is authorized, as text for users.
 pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), String> {
     person.grant.check(verb, policy.placement).map_err(|why| format!("{} may not: {why}", person.name))?;
+    // A person whom a configured token or the store's folder admits has no permission on the git host to check.
     let Some(credentials) = &person.credentials else {
         return match right(verb) {
             Right::Evaluate | Right::Approver => narrowed(person, policy),
@@ -71,7 +72,8 @@ pub fn may(person: &Person, verb: Verb, policy: &Policy<'_>) -> Result<(), Strin
         if credentials.permission >= needed {
             return Ok(());
         }
-        let (has, needed) = (permission_name(credentials.permission), permission_name(needed));
+        let has = permission_name(credentials.permission);
+        let needed = permission_name(needed);
         Err(format!("{} has {has} permission; {verb} requires {needed}", person.name))
     };
     let chosen = |of: Approving<'_>, when: &str| {

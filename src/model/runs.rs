@@ -212,8 +212,10 @@ impl RunRecord {
 
     /// Returns the stage that waits until its checks hold, with the checks. At most one stage waits at a time.
     pub fn waiting_checks(&self) -> Option<(&StageRecord, &ChecksRecord)> {
-        let mut stages = self.stages.iter().filter(|_| !self.phase.is_final());
-        let stage = stages.find(|stage| stage.phase == StagePhase::WaitingAfter)?;
+        if self.phase.is_final() {
+            return None;
+        }
+        let stage = self.stages.iter().find(|stage| stage.phase == StagePhase::WaitingAfter)?;
         Some((stage, stage.checks.as_ref()?))
     }
 }

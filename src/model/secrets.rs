@@ -65,13 +65,13 @@ pub fn for_each_secret(object: &mut Value, visit: &mut dyn FnMut(&mut Value, boo
 
 fn in_map(map: &mut Map<String, Value>, visit: &mut dyn FnMut(&mut Value, bool)) {
     let is_core = map.get("apiVersion").is_some_and(|version| version == "v1");
-    let kind = map.get("kind").and_then(Value::as_str).filter(|_| is_core).unwrap_or_default();
+    let kind = if is_core { map.get("kind").and_then(Value::as_str) } else { None };
     let fields: &[(&str, bool)] = match kind {
-        "Secret" => &[("data", true), ("stringData", false)],
-        "ConfigMap" => &[("data", false), ("binaryData", true)],
+        Some("Secret") => &[("data", true), ("stringData", false)],
+        Some("ConfigMap") => &[("data", false), ("binaryData", true)],
         _ => &[],
     };
-    let hides_all = kind == "Secret";
+    let hides_all = kind == Some("Secret");
     let encrypted = map.contains_key(SOPS.0);
     for (field, is_base64) in fields {
         match map.get_mut(*field) {

@@ -75,22 +75,26 @@ pub fn described(inputs: &ClusterInputs) -> String {
     if inputs.is_empty() {
         return "none of the values".to_owned();
     }
-    let one = |(field, value): (&ClusterField, &String)| one_line(&format!("{field}={value}")).into_owned();
-    let mut named: Vec<String> = inputs.iter().take(NAMED_MAX).map(one).collect();
+    let first = inputs.iter().take(NAMED_MAX);
+    let mut named: Vec<String> =
+        first.map(|(field, value)| one_line(&format!("{field}={value}")).into_owned()).collect();
     named.extend(inputs.len().checked_sub(NAMED_MAX).filter(|more| *more > 0).map(|more| format!("{more} more")));
     named.join(", ")
 }
 
 /// Returns what a cluster of git has of some fields; a field that it lacks is left out.
 pub fn inputs_of(reads: &BTreeSet<ClusterField>, name: &ClusterName, member: &MemberCluster) -> ClusterInputs {
-    let asks = |field: &ClusterField| matches!(field, ClusterField::Property(_));
-    let properties = if reads.iter().any(asks) { facts::stated(member) } else { BTreeMap::new() };
-    let value = |field: &ClusterField| match field {
-        ClusterField::Name => Some(name.to_string()),
-        ClusterField::Label(key) => member.labels.get(key).cloned(),
-        ClusterField::Property(key) => properties.get(key).cloned(),
-    };
-    reads.iter().filter_map(|field| Some((field.clone(), value(field)?))).collect()
+    let asks_property = reads.iter().any(|field| matches!(field, ClusterField::Property(_)));
+    let properties = if asks_property { facts::stated(member) } else { BTreeMap::new() };
+    let inputs = reads.iter().filter_map(|field| {
+        let value = match field {
+            ClusterField::Name => name.to_string(),
+            ClusterField::Label(key) => member.labels.get(key)?.clone(),
+            ClusterField::Property(key) => properties.get(key)?.clone(),
+        };
+        Some((field.clone(), value))
+    });
+    inputs.collect()
 }
 
 /// What a snapshot has for clusters beside its own objects, which are those of the rendering for no cluster.
@@ -141,22 +145,25 @@ impl SnapshotVariant {
     ) -> Self {
         let known: BTreeMap<&ObjectId, &SnapshotResource> = of.iter().map(|found| (&found.id, found)).collect();
         let new: BTreeMap<&ObjectId, &SnapshotResource> = resources.iter().map(|found| (&found.id, found)).collect();
-        let is_there = |in_: &BTreeMap<&ObjectId, &SnapshotResource>, one: &SnapshotResource| {
-            in_.get(&one.id).is_some_and(|other| other.digest == one.digest)
-        };
         Self {
             inputs,
             commit,
-            resources: resources.iter().filter(|one| !is_there(&known, one)).cloned().collect(),
-            without: of.iter().filter(|one| !is_there(&new, one)).map(|one| one.id.clone()).collect(),
+            resources: resources.iter().filter(|one| !has(&known, one)).cloned().collect(),
+            without: of.iter().filter(|one| !has(&new, one)).map(|one| one.id.clone()).collect(),
         }
     }
 
     /// Tells whether two variants of equal snapshots have equal objects, wherever these stand.
     pub fn is_like(&self, other: &Self) -> bool {
-        let pairs = |of: &Self| of.resources.iter().map(|one| (one.id.clone(), one.digest.clone())).collect::<Vec<_>>();
-        self.without == other.without && pairs(self) == pairs(other)
+        let own = self.resources.iter().map(|one| (&one.id, &one.digest));
+        let others = other.resources.iter().map(|one| (&one.id, &one.digest));
+        self.without == other.without && own.eq(others)
     }
+}
+
+/// Tells whether an object is among some with the same content.
+fn has(objects: &BTreeMap<&ObjectId, &SnapshotResource>, one: &SnapshotResource) -> bool {
+    objects.get(&one.id).is_some_and(|other| other.digest == one.digest)
 }
 
 #[cfg(test)]

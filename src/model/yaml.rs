@@ -103,14 +103,18 @@ pub fn to_string(value: &Value) -> String {
 /// Cuts a text at its document markers; each piece with the line it starts on.
 fn chunks(text: &str) -> Vec<(&str, u32)> {
     let mut pieces = Vec::new();
-    let (mut start, mut start_line, mut has_content) = (0, 1, false);
+    let mut start = 0;
+    let mut start_line = 1;
+    let mut has_content = false;
     let mut position = 0;
     for (number, line) in (1u32..).zip(text.split_inclusive('\n')) {
         let is_marker =
             line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']));
         if is_marker && has_content {
             pieces.push((&text[start..position], start_line));
-            (start, start_line, has_content) = (position, number, false);
+            start = position;
+            start_line = number;
+            has_content = false;
         }
         // Directives belong to the document whose marker follows them.
         has_content |= is_marker || !(line.trim_end().is_empty() || line.starts_with(['#', '%']));
@@ -247,7 +251,8 @@ impl<'t> YamlReader<'t> {
         if depth > NESTING_MAX {
             return Err(too_deep(line));
         }
-        let (before, known) = (self.seen, self.truth_keys.len());
+        let before = self.seen;
+        let known = self.truth_keys.len();
         self.spend(Cost::node(), line)?;
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -312,6 +317,7 @@ impl<'t> YamlReader<'t> {
             }
             match key {
                 Some(key) => {
+                    // Of a List each element is an object, with a line of its own.
                     if depth == 0 && key == "items" {
                         self.item_lines = std::mem::take(&mut self.element_lines);
                     }

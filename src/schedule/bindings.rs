@@ -26,10 +26,9 @@ const SUFFIX_CHARS: usize = 8;
 ///
 /// Source: KubeFleet, names of bindings.
 pub fn binding_name(placement: &PlacementKey, cluster: &ClusterName, is_taken: impl Fn(&str) -> bool) -> String {
-    let part = |text: &str, length: usize| text.chars().take(length).collect::<String>().replace('.', "-");
     // The full names are hashed: two names with the same truncated form get different suffixes.
     let text = format!("{placement}/{cluster}");
-    let head = format!("{}-{}", part(&placement.name, PLACEMENT_CHARS), part(cluster.as_str(), CLUSTER_CHARS));
+    let head = format!("{}-{}", head(&placement.name, PLACEMENT_CHARS), head(cluster.as_str(), CLUSTER_CHARS));
     let mut attempt = 1_u64;
     loop {
         let hashed = if attempt == 1 { text.clone() } else { format!("{text}/{attempt}") };
@@ -40,6 +39,11 @@ pub fn binding_name(placement: &PlacementKey, cluster: &ClusterName, is_taken: i
         }
         attempt += 1;
     }
+}
+
+/// Returns the first characters of a name as part of a DNS label.
+fn head(name: &str, length: usize) -> String {
+    name.chars().take(length).collect::<String>().replace('.', "-")
 }
 
 /// The class of a binding in this cycle.
@@ -87,9 +91,9 @@ impl<'a> Classified<'a> {
         let mut sorted: Vec<&Binding> = request.bindings.iter().map(AsRef::as_ref).collect();
         // The order of records must not affect the result, and `names` is searched by bisection.
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
-        let nobody = FixedBitSet::with_capacity(request.clusters.len());
-        let (current_at, obsolete_at, taken_at) = (nobody.clone(), nobody.clone(), nobody);
-        let mut classified = Self { current_at, obsolete_at, taken_at, ..Self::default() };
+        let nowhere = FixedBitSet::with_capacity(request.clusters.len());
+        let mut classified =
+            Self { current_at: nowhere.clone(), obsolete_at: nowhere.clone(), taken_at: nowhere, ..Self::default() };
         // Binding names start with the cluster's name, so the next binding usually belongs to the next cluster.
         let mut guess = 0;
         for binding in sorted {

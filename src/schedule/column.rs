@@ -53,10 +53,14 @@ impl Column {
     }
 
     fn find_extremes(&self) -> Option<(usize, usize)> {
-        let quantities = || self.present.difference(&self.bad);
-        let low = quantities().min_by(|&a, &b| self.floats[a].total_cmp(&self.floats[b]))?;
-        let high = quantities().max_by(|&a, &b| self.floats[a].total_cmp(&self.floats[b]))?;
+        let low = self.quantities().min_by(|&a, &b| self.floats[a].total_cmp(&self.floats[b]))?;
+        let high = self.quantities().max_by(|&a, &b| self.floats[a].total_cmp(&self.floats[b]))?;
         Some((low, high))
+    }
+
+    /// Returns the clusters whose value is a quantity.
+    fn quantities(&self) -> impl Iterator<Item = usize> {
+        self.present.difference(&self.bad)
     }
 
     /// Tells whether no cluster has the property.

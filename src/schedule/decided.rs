@@ -20,7 +20,10 @@ pub fn schedule_decided(request: &Request<'_>, decided: &BTreeMap<ClusterName, S
     // Bindings that are being removed are not among them: their clusters get a new one beside the old one. No cluster has two
     // of the others, or the classification would have failed.
     let mut present: BTreeMap<&ClusterName, &Binding> = all.map(|&binding| (&binding.cluster, binding)).collect();
-    let (mut created, mut patched, mut decisions, mut missing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut created = Vec::new();
+    let mut patched = Vec::new();
+    let mut decisions = Vec::new();
+    let mut missing = Vec::new();
     for (cluster, reason) in decided {
         if !request.clusters.contains(cluster.as_str()) {
             missing.push(cluster.as_str());

@@ -116,9 +116,8 @@ pub fn evict(request: &EvictionRequest<'_>) -> Verdict {
     let Some(budget) = request.budget else {
         return Verdict::executed("no budget limits the placement", Some(binding));
     };
-    let is_percent = |value: &IntOrPercent| matches!(value, IntOrPercent::Text(_));
     if type_ == PlacementType::PickAll
-        && (budget.max_unavailable.is_some() || budget.min_available.as_ref().is_some_and(is_percent))
+        && (budget.max_unavailable.is_some() || matches!(budget.min_available, Some(IntOrPercent::Text(_))))
     {
         return Verdict::blocked(
             "the budget cannot be for a PickAll placement, which has no number of clusters; set minAvailable to a number",
@@ -130,19 +129,14 @@ pub fn evict(request: &EvictionRequest<'_>) -> Verdict {
 
 /// Returns how many clusters may be disrupted now, and a text with the numbers.
 fn allowed(bindings: &[Binding], policy: Option<&PlacementPolicy>, budget: &DisruptionBudgetSpec) -> (i64, String) {
-    let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-    let is_available = |binding: &&Binding| {
-        find_condition(&binding.conditions, &ConditionType::Available)
-            .is_some_and(|condition| condition.is(ConditionStatus::True, binding.generation))
-    };
     // KubeFleet counts all bindings, including those that are being removed.
-    let (total, available) = (count(bindings.len()), count(bindings.iter().filter(is_available).count()));
+    let total = number(bindings.len());
+    let available = number(bindings.iter().filter(|binding| is_available(binding)).count());
     // `PickAll` has no number: percentages were refused for it before.
     let wanted = policy.and_then(|policy| policy.number_of_clusters).and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
-    let scaled = |value: &IntOrPercent| value.rounded_up(wanted).map_or(0, count);
     let allowed = match (&budget.max_unavailable, &budget.min_available) {
-        (Some(max), _) => scaled(max) - (total - available),
-        (None, Some(min)) => available - scaled(min),
+        (Some(max), _) => clusters(max, wanted) - (total - available),
+        (None, Some(min)) => available - clusters(min, wanted),
         // An empty budget allows nothing, as in KubeFleet.
         (None, None) => 0,
     };
@@ -150,6 +144,20 @@ fn allowed(bindings: &[Binding], policy: Option<&PlacementPolicy>, budget: &Disr
         allowed,
         format!("{available} of {total} clusters are available, and the budget allows {} more to go", allowed.max(0)),
     )
+}
+
+fn is_available(binding: &Binding) -> bool {
+    find_condition(&binding.conditions, &ConditionType::Available)
+        .is_some_and(|condition| condition.is(ConditionStatus::True, binding.generation))
+}
+
+/// Returns a limit as a number of clusters; a percentage is one of those wanted.
+fn clusters(limit: &IntOrPercent, wanted: usize) -> i64 {
+    limit.rounded_up(wanted).map_or(0, number)
+}
+
+fn number(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -129,8 +129,11 @@ impl<'a, 'b> Sight<'a, 'b> {
     fn refusal(&self, slot: usize) -> Option<Refusal> {
         let Some(named) = self.named() else {
             // A cluster that was dropped because N decreased was no candidate: no constraint rejected it, whatever its skew.
-            let violates = self.ranking.violating.contains(slot);
-            return self.filter.refusal(slot).or_else(|| self.ranking.refusal(slot).filter(|_| violates));
+            let refusal = self.filter.refusal(slot);
+            if refusal.is_none() && self.ranking.violating.contains(slot) {
+                return self.ranking.refusal(slot);
+            }
+            return refusal;
         };
         let name = self.fleet.name(slot);
         if named.iter().any(|named| named == name.as_str()) {
@@ -174,11 +177,12 @@ impl<'a, 'b> Sight<'a, 'b> {
     }
 
     fn tie_break(&self, rank: usize) -> Option<String> {
-        let scores = |candidate: &Candidate| (candidate.topology, candidate.affinity, candidate.obsolete);
         let own = self.candidate(rank)?;
-        let equal = |other: usize| self.candidate(other).filter(|other| scores(other) == scores(own));
-        let (other, word) =
-            equal(rank + 1).map(|other| (other, "before")).or_else(|| Some((equal(rank - 1)?, "after")))?;
+        let (other, word) = match (self.candidate(rank + 1), self.candidate(rank - 1)) {
+            (Some(next), _) if is_tie(own, next) => (next, "before"),
+            (_, Some(previous)) if is_tie(own, previous) => (previous, "after"),
+            _ => return None,
+        };
         Some(format!("as good as {}, and {word} it: the larger name comes first", self.fleet.name(other.slot)))
     }
 
@@ -186,7 +190,9 @@ impl<'a, 'b> Sight<'a, 'b> {
         let labels = &self.fleet.cluster(slot).labels;
         let mut scores = Vec::new();
         let candidate = rank.and_then(|rank| self.candidate(rank));
-        if let Some(candidate) = candidate.filter(|_| !self.ranking.spreads.is_empty()) {
+        if let Some(candidate) = candidate
+            && !self.ranking.spreads.is_empty()
+        {
             let keys: Vec<&str> = self.ranking.spreads.iter().map(|s| s.constraint.topology_key.as_str()).collect();
             let domains: Vec<&str> =
                 keys.iter().map(|key| labels.get(*key).map_or("no value", String::as_str)).collect();
@@ -218,6 +224,11 @@ impl<'a, 'b> Sight<'a, 'b> {
         }
         scores
     }
+}
+
+/// Tells whether only the names decide which of two candidates is picked first.
+fn is_tie(one: &Candidate, other: &Candidate) -> bool {
+    one.topology == other.topology && one.affinity == other.affinity && one.obsolete == other.obsolete
 }
 
 /// Formats a selector: `region=east, env in (dev, prod)`.
@@ -273,11 +284,14 @@ pub fn differences(before: &Explanation, after: &Explanation) -> Vec<Moved> {
     fn by_name(explanation: &Explanation) -> BTreeMap<&ClusterName, &ClusterExplanation> {
         explanation.clusters.iter().map(|cluster| (&cluster.cluster_name, cluster)).collect()
     }
-    let (old, new) = (by_name(before), by_name(after));
+    let old = by_name(before);
+    let new = by_name(after);
     let names: BTreeSet<&ClusterName> = old.keys().chain(new.keys()).copied().collect();
     let mut found = Vec::new();
     for name in names {
-        let (was, is) = (old.get(name).copied(), new.get(name).copied());
+        let was = old.get(name).copied();
+        let is = new.get(name).copied();
+        // A cluster that was picked and still is has not moved, whatever its reason; nor has one that never was.
         let text = match (was.filter(|was| was.picked), is.filter(|is| is.picked)) {
             (Some(_), None) => {
                 let why = is.map_or("it left the fleet", |is| is.reason.trim_start_matches("not picked: "));

@@ -59,7 +59,8 @@ pub(super) struct Filter<'a> {
 impl<'a> Filter<'a> {
     /// Filters a fleet. The clusters in `held` count as eligible whatever their status.
     pub(crate) fn of(request: &Request<'a>, held: &FixedBitSet) -> Result<Self, Error> {
-        let (fleet, policy) = (request.clusters, request.policy);
+        let fleet = request.clusters;
+        let policy = request.policy;
         let mut eligible = fleet.eligible().clone();
         eligible.union_with(held);
         let mut tolerated = all(fleet.len());
@@ -85,33 +86,36 @@ impl<'a> Filter<'a> {
     /// Returns the first filter that rejects a cluster.
     pub(crate) fn refusal(&self, slot: usize) -> Option<Refusal> {
         let cluster = self.fleet.cluster(slot);
-        let refusal = |filter: &str, subject: String, observed: Option<String>, wanted: String| {
-            Some(Refusal { filter: filter.to_owned(), subject, observed, wanted })
-        };
         if self.passed.contains(slot) {
             return None;
         }
-        if let Some(tenant) = self.tenant.filter(|_| !self.permitted.contains(slot)) {
+        if let Some(tenant) = self.tenant
+            && !self.permitted.contains(slot)
+        {
             let wanted = format!("to be one of tenant {}", tenant.name);
-            return refusal("TenantClusters", format!("cluster {}", self.fleet.name(slot)), None, wanted);
+            return Some(refusal("TenantClusters", format!("cluster {}", self.fleet.name(slot)), None, wanted));
         }
         if !self.fitting.contains(slot) {
             return Some(misfit(required_terms(self.policy), cluster));
         }
         if !self.eligible.contains(slot) {
             let why = cluster.eligible.clone().err();
-            return refusal("ClusterEligibility", "eligibility".into(), why, "joined and healthy".into());
+            return Some(refusal("ClusterEligibility", "eligibility".into(), why, "joined and healthy".into()));
         }
         if let Some(namespace) = self.namespace
             && cluster.namespaces.as_ref().is_some_and(|found| !found.contains(namespace))
         {
-            return refusal("NamespaceAffinity", format!("namespace {namespace}"), None, "to exist".into());
+            return Some(refusal("NamespaceAffinity", format!("namespace {namespace}"), None, "to exist".into()));
         }
         debug_assert!(!self.tolerated.contains(slot), "a cluster that does not pass is stopped by one of the filters");
         let tolerations = self.policy.map_or(&[][..], |policy| &policy.tolerations);
         let taint = cluster.taints.iter().find(|taint| !is_tolerated(tolerations, taint))?;
-        refusal("TaintToleration", "taint".into(), Some(taint_text(taint)), "a toleration".into())
+        Some(refusal("TaintToleration", "taint".into(), Some(taint_text(taint)), "a toleration".into()))
     }
+}
+
+fn refusal(filter: &str, subject: String, observed: Option<String>, wanted: String) -> Refusal {
+    Refusal { filter: filter.to_owned(), subject, observed, wanted }
 }
 
 fn taint_text(Taint { key, value, .. }: &Taint) -> String {
@@ -145,13 +149,12 @@ fn fitting(fleet: &Fleet, terms: &[ClusterSelectorTerm], bad_values: BadValues) 
         fits.difference_with(&found);
         for (number, requirement) in requirements(term).iter().enumerate() {
             if bad_values == BadValues::Error {
-                let field = || {
+                refuse_bad(fleet, requirement, &fits, || {
                     format!(
                         "{AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms[{index}].\
                          propertySelector.matchExpressions[{number}]"
                     )
-                };
-                refuse_bad(fleet, requirement, &fits, field)?;
+                })?;
             }
             match wanted(requirement).and_then(|wanted| Some((fleet.property(&requirement.name)?, wanted))) {
                 Some((column, wanted)) => fits.intersect_with(&column.matching(requirement.operator, wanted)),
@@ -222,13 +225,10 @@ fn misfit(terms: &[ClusterSelectorTerm], cluster: &Cluster) -> Refusal {
 fn first_unmet(term: &ClusterSelectorTerm, cluster: &Cluster, met: &mut usize) -> Option<Refusal> {
     let nothing = LabelSelector::default();
     let selector = term.label_selector.as_ref().unwrap_or(&nothing);
-    let refusal = |subject: String, observed: Option<&String>, wanted: String| {
-        Some(Refusal { filter: "ClusterAffinity".to_owned(), subject, observed: observed.cloned(), wanted })
-    };
     for (key, value) in &selector.match_labels {
         let observed = cluster.labels.get(key);
         if observed != Some(value) {
-            return refusal(format!("label {key}"), observed, format!("{value:?}"));
+            return Some(refusal("ClusterAffinity", format!("label {key}"), observed.cloned(), format!("{value:?}")));
         }
         *met += 1;
     }
@@ -244,7 +244,8 @@ fn first_unmet(term: &ClusterSelectorTerm, cluster: &Cluster, met: &mut usize) -
                 LabelSelectorOperator::DoesNotExist => "not to exist".to_owned(),
                 LabelSelectorOperator::Unknown(operator) => format!("{operator} [{values}]"),
             };
-            return refusal(format!("label {}", requirement.key), cluster.labels.get(&requirement.key), wanted);
+            let observed = cluster.labels.get(&requirement.key).cloned();
+            return Some(refusal("ClusterAffinity", format!("label {}", requirement.key), observed, wanted));
         }
         *met += 1;
     }
@@ -262,7 +263,8 @@ fn first_unmet(term: &ClusterSelectorTerm, cluster: &Cluster, met: &mut usize) -
             } else if observed.is_some() && nanos.is_none() {
                 wanted.push_str(", and it is no quantity");
             }
-            return refusal(format!("property {}", requirement.name), observed, wanted);
+            let subject = format!("property {}", requirement.name);
+            return Some(refusal("ClusterAffinity", subject, observed.cloned(), wanted));
         }
         *met += 1;
     }

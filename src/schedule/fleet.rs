@@ -49,7 +49,8 @@ impl FleetChange {
     /// Returns the differences between two states of one cluster; `None` means that it is not in the fleet.
     pub fn between(before: Option<&Cluster>, after: Option<&Cluster>) -> Self {
         let nothing = Cluster::default();
-        let (old, new) = (before.unwrap_or(&nothing), after.unwrap_or(&nothing));
+        let old = before.unwrap_or(&nothing);
+        let new = after.unwrap_or(&nothing);
         Self {
             labels: differing(&old.labels, &new.labels),
             properties: differing(&old.properties, &new.properties),
@@ -230,7 +231,8 @@ impl Fleet {
 
     /// Updates the indexes for a slot's cluster.
     fn update(&mut self, slot: usize, before: &Cluster, change: &FleetChange) {
-        let (len, cluster) = (self.names.len(), &self.clusters[slot]);
+        let len = self.names.len();
+        let cluster = &self.clusters[slot];
         if !change.labels.is_empty() {
             self.labels.set(slot, &cluster.labels);
         }

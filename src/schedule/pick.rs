@@ -40,6 +40,11 @@ struct Crossed {
 }
 
 impl Crossed {
+    /// Returns the bindings of the picked clusters, except those that are current already.
+    fn moved(&self) -> impl Iterator<Item = &Binding> {
+        [&self.created, &self.patched].into_iter().flatten().map(|change| &change.binding)
+    }
+
     /// Returns all changes, with the bindings of clusters that left at the end.
     fn into_changes(self, bindings: &Classified<'_>) -> Vec<BindingChange> {
         [self.created, self.patched, self.unscheduled].into_iter().flatten().chain(bindings.leaves()).collect()
@@ -94,13 +99,12 @@ fn full_decisions(
 ) -> Vec<ClusterDecision> {
     let earlier: BTreeSet<&ClusterName> =
         ranking.picked[..ranking.picked.len() - ranking.fresh].iter().map(|c| fleet.name(c.slot)).collect();
-    let changed = || [&crossed.created, &crossed.patched].into_iter().flatten().map(|change| &change.binding);
     let mut kept: Vec<&Binding> = [&bindings.scheduled, &bindings.bound].into_iter().flatten().copied().collect();
     if !earlier.is_empty() {
-        kept.extend(changed().filter(|binding| earlier.contains(&binding.cluster)));
+        kept.extend(crossed.moved().filter(|binding| earlier.contains(&binding.cluster)));
         kept.sort_by(|a, b| (a.state, &a.name).cmp(&(b.state, &b.name)));
     }
-    let fresh = changed().filter(|binding| !earlier.contains(&binding.cluster));
+    let fresh = crossed.moved().filter(|binding| !earlier.contains(&binding.cluster));
     let mut decisions: Vec<ClusterDecision> =
         fresh.chain(kept).map(|binding| binding.decision.clone()).take(DECISIONS_MAX).collect();
 
@@ -119,20 +123,26 @@ fn rejected(
     count: usize,
     listed: &[ClusterDecision],
 ) -> Vec<ClusterDecision> {
-    let violates = |slot: &usize| ranking.violating.contains(*slot);
-    let slots: Vec<usize> =
-        (0..fleet.len()).filter(|slot| !filter.passed.contains(*slot) || violates(slot)).take(count).collect();
+    let slots: Vec<usize> = (0..fleet.len())
+        .filter(|slot| !filter.passed.contains(*slot) || ranking.violating.contains(*slot))
+        .take(count)
+        .collect();
     if slots.is_empty() {
         return Vec::new();
     }
     let listed: BTreeSet<&str> = listed.iter().map(|decision| decision.cluster_name.as_str()).collect();
-    let refused = |slot: usize| {
+    let mut rejected = Vec::new();
+    for slot in slots {
         let name = fleet.name(slot).as_str();
-        let refusal = filter.refusal(slot).or_else(|| ranking.refusal(slot)).filter(|_| !listed.contains(name))?;
-        let reason = PickReason::Other(format!("ClusterUnschedulable, {}", describe(&refusal)));
-        Some(unscored(name, false, reason))
-    };
-    slots.into_iter().filter_map(refused).collect()
+        if listed.contains(name) {
+            continue;
+        }
+        if let Some(refusal) = filter.refusal(slot).or_else(|| ranking.refusal(slot)) {
+            let reason = PickReason::Other(format!("ClusterUnschedulable, {}", describe(&refusal)));
+            rejected.push(unscored(name, false, reason));
+        }
+    }
+    rejected
 }
 
 /// Formats a refusal as a sentence.
@@ -157,10 +167,12 @@ fn recorded<'a>(bindings: impl IntoIterator<Item = &'a Binding>) -> Vec<ClusterD
 pub(super) fn pick_all(request: &Request<'_>, bindings: &Classified<'_>) -> Result<Outcome, Error> {
     let fleet = request.clusters;
     let filter = Filter::of(request, &bindings.held_at(request))?;
-    let candidate = |slot| Candidate { topology: 0, affinity: 0, obsolete: 0, slot };
+    let mut picked = Vec::new();
     // Clusters with a current binding keep it, whether they pass or not.
-    let slots = filter.passed.difference(&bindings.current_at);
-    let picked: Vec<_> = slots.map(|slot| (slot, scored(fleet, &candidate(slot), true))).collect();
+    for slot in filter.passed.difference(&bindings.current_at) {
+        let candidate = Candidate { topology: 0, affinity: 0, obsolete: 0, slot };
+        picked.push((slot, scored(fleet, &candidate, true)));
+    }
     let count = picked.len() + bindings.scheduled.len() + bindings.bound.len();
     let crossed = cross_reference(request, bindings, picked)?;
     Ok(Outcome {
@@ -180,7 +192,9 @@ pub(super) fn pick_fixed(
     bindings: &Classified<'_>,
     policy: &PlacementPolicy,
 ) -> Result<Outcome, Error> {
-    let (mut valid, mut invalid, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    let mut valid = Vec::new();
+    let mut invalid = Vec::new();
+    let mut missing = Vec::new();
     let mut seen = BTreeSet::new();
     let fleet = request.clusters;
     let held = bindings.held_at(request);
@@ -228,21 +242,15 @@ pub(super) fn pick_n<'a>(
     let incomplete = Error::Incomplete { field: "spec.policy.numberOfClusters", placement_type: "PickN" };
     let number = number.ok_or(incomplete)?;
     let present = bindings.scheduled.len() + bindings.bound.len();
-    let outcome = |changes, decisions, count: usize| Outcome {
-        bindings: changes,
-        decisions,
-        fulfilled: count >= number,
-        message: format!("{count} of {number} clusters found"),
-    };
     if number <= present {
         // Even if labels or taints have changed since: a pick stays as long as its policy.
         if number == present && bindings.obsolete.is_empty() {
             // KubeFleet's order if nothing changes; otherwise it lists scheduled ones first.
             let kept = bindings.bound.iter().chain(&bindings.scheduled).copied();
-            return Ok(outcome(bindings.leaves().collect(), recorded(kept), present));
+            return Ok(n_picked(bindings.leaves().collect(), recorded(kept), present, number));
         }
         let (changes, kept) = downscale(bindings, present - number);
-        return Ok(outcome(changes, recorded(kept), number));
+        return Ok(n_picked(changes, recorded(kept), number, number));
     }
 
     let fleet = request.clusters;
@@ -253,7 +261,13 @@ pub(super) fn pick_n<'a>(
         ranking.picked.iter().map(|candidate| (candidate.slot, scored(fleet, candidate, true))).collect();
     let crossed = cross_reference(request, bindings, picked)?;
     let decisions = full_decisions(fleet, &crossed, bindings, (&filter, &ranking));
-    Ok(outcome(crossed.into_changes(bindings), decisions, present + ranking.picked.len()))
+    Ok(n_picked(crossed.into_changes(bindings), decisions, present + ranking.picked.len(), number))
+}
+
+/// Returns the outcome of a `PickN` policy that has `count` clusters of the `number` that it asks for.
+fn n_picked(bindings: Vec<BindingChange>, decisions: Vec<ClusterDecision>, count: usize, number: usize) -> Outcome {
+    let message = format!("{count} of {number} clusters found");
+    Outcome { bindings, decisions, fulfilled: count >= number, message }
 }
 
 /// Unschedules every obsolete binding and `surplus` others: scheduled ones before bound ones, the lowest recorded score first,

@@ -129,13 +129,16 @@ fn pick_one_by_one(mut spreads: Vec<Spread<'_>>, candidates: Vec<Candidate>, wan
     let mut picked = Vec::new();
     let (effects, fresh) = loop {
         let effects: Vec<Vec<Effect>> = spreads.iter().map(Spread::effects).collect();
+        if wanted == 0 {
+            break (effects, 0);
+        }
         let heads = cells.iter().enumerate().filter_map(|(number, cell)| {
             let topology = evaluate(&spreads, &effects, |number| cell.domains[number]).ok()?;
             // In the heaps every topology score is 0, so a head is the best of its cell.
             Some((Candidate { topology, ..*cell.heap.peek()? }, number))
         });
         // A cycle without a pick ends the search, as in KubeFleet.
-        let Some((candidate, number)) = heads.max().filter(|_| wanted > 0) else { break (effects, 0) };
+        let Some((candidate, number)) = heads.max() else { break (effects, 0) };
         cells[number].heap.pop();
         picked.push(candidate);
         if picked.len() == wanted {

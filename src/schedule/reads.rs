@@ -33,7 +33,9 @@ impl Reads {
         for term in filter::required_terms(policy) {
             read(&mut reads, term);
         }
-        if let Some(policy) = policy.filter(|_| type_ == PlacementType::PickN) {
+        if let Some(policy) = policy
+            && type_ == PlacementType::PickN
+        {
             let preferred =
                 filter::affinity(Some(policy)).map(|a| &a.preferred_during_scheduling_ignored_during_execution);
             // A term without weight is not scored, so its attributes are not read.

@@ -51,14 +51,15 @@ pub(super) fn terms<'a>(request: &Request<'a>) -> Result<Vec<Term<'a>>, Error> {
     let fleet = request.clusters;
     let preferred = filter::affinity(request.policy)
         .map_or(&[][..], |affinity| &affinity.preferred_during_scheduling_ignored_during_execution);
-    let term = |(index, preferred): (usize, &'a PreferredClusterSelector)| {
+    let weighted = preferred.iter().enumerate().filter(|(_, preferred)| preferred.weight != 0);
+    let terms = weighted.map(|(index, preferred)| {
         // The term's property selector is ignored: KubeFleet's score does not use it.
         let labels = preferred.preference.label_selector.as_ref().map(|selector| fleet.labels().matching(selector));
         let sorter = preferred.preference.property_sorter.as_ref();
         let range = sorter.map(|sorter| range(fleet, sorter, index, request.bad_values)).transpose()?.flatten();
         Ok(Term { index, preferred, labels, range })
-    };
-    preferred.iter().enumerate().filter(|(_, preferred)| preferred.weight != 0).map(term).collect()
+    });
+    terms.collect()
 }
 
 fn range<'a>(
@@ -67,11 +68,11 @@ fn range<'a>(
     index: usize,
     bad_values: BadValues,
 ) -> Result<Option<(&'a Column, f64, f64)>, Error> {
-    let field = || format!("{}.propertySorter", filter::preferred_path(index));
     let why = properties::unreadable(&sorter.name);
     match (why, bad_values) {
         (Some(why), BadValues::Error) => {
-            return Err(Error::BadRequirement { field: format!("{}.name", field()), why });
+            let field = format!("{}.propertySorter.name", filter::preferred_path(index));
+            return Err(Error::BadRequirement { field, why });
         }
         (Some(_), BadValues::Mismatch) => return Ok(None),
         (None, _) => {}
@@ -81,7 +82,8 @@ fn range<'a>(
         // An invalid value on any cluster fails it, filtered or not: the extremes are those of the whole fleet.
         && let Some(slot) = column.bad().ones().next()
     {
-        return Err(properties::bad_value(fleet, slot, &sorter.name, field()));
+        let field = format!("{}.propertySorter", filter::preferred_path(index));
+        return Err(properties::bad_value(fleet, slot, &sorter.name, field));
     }
     Ok(column.extremes().map(|(low, high)| (column, low, high)))
 }

@@ -31,6 +31,22 @@ struct Levels {
     most: i64,
 }
 
+impl Levels {
+    /// Returns the effect of picking a cluster of a domain that has `count`.
+    fn effect(self, count: i64, max_skew: i64) -> Effect {
+        let change = if self.most == self.least {
+            1
+        } else if count == self.least && self.least != self.second {
+            // A pick raises the smallest count only if that is unique.
+            -1
+        } else {
+            i32::from(count == self.most)
+        };
+        let skew = self.most - self.least + i64::from(change);
+        Effect { skew, change, violates: skew > max_skew }
+    }
+}
+
 /// The effect of picking a cluster of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Effect {
@@ -79,20 +95,7 @@ impl<'a> Spread<'a> {
     pub(crate) fn effects(&self) -> Vec<Effect> {
         let Some(levels) = self.levels() else { return Vec::new() };
         let max = i64::from(self.constraint.max_skew.unwrap_or(1));
-        let skew = levels.most - levels.least;
-        let effect = |&count: &i64| {
-            let change = if levels.most == levels.least {
-                1
-            } else if count == levels.least && levels.least != levels.second {
-                // A pick raises the smallest count only if that is unique.
-                -1
-            } else {
-                i32::from(count == levels.most)
-            };
-            let skew = skew + i64::from(change);
-            Effect { skew, change, violates: skew > max }
-        };
-        self.counts.iter().map(effect).collect()
+        self.counts.iter().map(|&count| levels.effect(count, max)).collect()
     }
 
     fn levels(&self) -> Option<Levels> {

@@ -74,8 +74,8 @@ pub fn assemble(
     if selection.places.is_none() {
         // With one folder that cannot be rendered none is, so there are no files of the others either.
         let is_unrendered = errors.iter().any(|error| selection.markers.contains(&error.path));
-        let unrendered = selection.markers.iter().filter(|_| is_unrendered).map(String::as_str);
-        let there = files.iter().map(|(path, _, _)| &**path).chain(unrendered);
+        let unrendered = if is_unrendered { &selection.markers[..] } else { &[] };
+        let there = files.iter().map(|(path, _, _)| &**path).chain(unrendered.iter().map(String::as_str));
         empty_folders(&sights, &there, &mut errors);
     }
     // Else each object of a folder might be an error, because one placement has one.

@@ -79,11 +79,10 @@ pub struct ParsedDocument {
 impl ParsedDocument {
     /// Tells whether it is for clusters: of a foreign kind, or an envelope.
     pub fn is_payload(&self) -> bool {
-        // Envelopes are selected like payload, so that a selection of one can be reported.
-        let is_envelope = || self.id.group == PLACEMENT_GROUP && self.id.kind.ends_with("Envelope");
         match self.checked {
             None => true,
-            Some(Checked::Other) => is_envelope(),
+            // Envelopes are selected like payload, so that a selection of one can be reported.
+            Some(Checked::Other) => self.id.group == PLACEMENT_GROUP && self.id.kind.ends_with("Envelope"),
             Some(_) => false,
         }
     }
@@ -120,12 +119,12 @@ pub fn parse_blob_within(content: &[u8], meter: &Meter<'_>) -> ParsedBlob {
     // The weight of this file must be known alone, though all files of a commit share one limit.
     let meter = meter.part();
     let mut blob = ParsedBlob { size_bytes: content.len(), ..ParsedBlob::default() };
-    let refuse = |message: String, hint: &str| vec![BlobError::new(0, message, hint)];
     if content.len() > BLOB_BYTES_MAX {
         let message = format!("has {} bytes, the limit is {BLOB_BYTES_MAX}", content.len());
-        blob.errors = refuse(message, "split the file, or add it to .gitfleetignore");
+        blob.errors = vec![BlobError::new(0, message, "split the file, or add it to .gitfleetignore")];
     } else if content.starts_with(LFS_POINTER) {
-        blob.errors = refuse("is a git LFS pointer, not a manifest".to_owned(), "commit the file without LFS");
+        let message = "is a git LFS pointer, not a manifest";
+        blob.errors = vec![BlobError::new(0, message, "commit the file without LFS")];
     } else {
         match std::str::from_utf8(content) {
             Ok(text) => {
@@ -342,9 +341,9 @@ impl Reading<'_, '_> {
             Ok(checked) => checked,
             Err(errors) => {
                 let annotations = value.pointer("/metadata/annotations");
-                let has = |key| annotations.is_some_and(|annotations| annotations.get(key).is_some());
-                self.blob.unread_sight |=
-                    id.kind.ends_with("Placement") && [PATH, DEFAULT_NAMESPACE].into_iter().any(has);
+                let has_sight =
+                    annotations.is_some_and(|it| it.get(PATH).is_some() || it.get(DEFAULT_NAMESPACE).is_some());
+                self.blob.unread_sight |= id.kind.ends_with("Placement") && has_sight;
                 for error in errors {
                     self.field_error(place, Some(&name), error);
                 }
@@ -411,7 +410,9 @@ fn definition(id: &ObjectId, value: &Value) -> Option<(String, String, Scope)> {
     if id.kind != "CustomResourceDefinition" || id.group != "apiextensions.k8s.io" {
         return None;
     }
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str);
-    let scope = if text("/spec/scope")? == "Cluster" { Scope::Cluster } else { Scope::Namespaced };
-    Some((text("/spec/group")?.to_owned(), text("/spec/names/kind")?.to_owned(), scope))
+    let spec = value.get("spec")?;
+    let group = spec.get("group")?.as_str()?;
+    let kind = spec.get("names")?.get("kind")?.as_str()?;
+    let scope = if spec.get("scope")?.as_str()? == "Cluster" { Scope::Cluster } else { Scope::Namespaced };
+    Some((group.to_owned(), kind.to_owned(), scope))
 }

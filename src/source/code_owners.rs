@@ -82,22 +82,16 @@ impl CodeOwners {
     /// # Errors
     /// Every line that cannot be read, or that the file is too large.
     pub fn read(syntax: OwnersSyntax, place: &str, content: &[u8]) -> Result<Self, Vec<InputError>> {
-        let complain = |line, message: String, hint: &str| InputError {
-            path: place.to_owned(),
-            line,
-            object: None,
-            field: None,
-            message,
-            hint: Some(hint.to_owned()),
-        };
         if content.len() > CODE_OWNERS_BYTES_MAX {
             let message = format!("has {} bytes, the limit is {CODE_OWNERS_BYTES_MAX}", content.len());
-            return Err(vec![complain(0, message, "name folders instead of files")]);
+            return Err(vec![complaint(place, 0, message, "name folders instead of files")]);
         }
         let Ok(text) = std::str::from_utf8(content) else {
-            return Err(vec![complain(0, "is not UTF-8 text".to_owned(), "save it as UTF-8")]);
+            return Err(vec![complaint(place, 0, "is not UTF-8 text".to_owned(), "save it as UTF-8")]);
         };
-        let (mut rules, mut errors, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rules = Vec::new();
+        let mut errors = Vec::new();
+        let mut warnings = Vec::new();
         for (number, line) in (1_u32..).zip(text.trim_start_matches('\u{feff}').lines()) {
             let read = match syntax {
                 OwnersSyntax::GitHub => of_github(line),
@@ -111,11 +105,12 @@ impl CodeOwners {
                         let message = format!(
                             "{address} is an address, and whose account it is of is not known: nobody approves as it"
                         );
-                        complain(number, message, "name the account as @NAME")
+                        complaint(place, number, message, "name the account as @NAME")
                     }));
                     rules.push(rule);
                 }
-                Err(why) => errors.push(complain(
+                Err(why) => errors.push(complaint(
+                    place,
                     number,
                     format!("{why}, so who may approve is not known"),
                     "correct the line as the git host's manual has it, or remove it",
@@ -124,7 +119,7 @@ impl CodeOwners {
         }
         if rules.len() > CODE_OWNERS_RULES_MAX {
             let message = format!("has {} lines with owners, the limit is {CODE_OWNERS_RULES_MAX}", rules.len());
-            errors.push(complain(0, message, "name folders instead of files"));
+            errors.push(complaint(place, 0, message, "name folders instead of files"));
         }
         if errors.is_empty() { Ok(Self { syntax, rules, warnings }) } else { Err(errors) }
     }
@@ -144,6 +139,10 @@ impl CodeOwners {
             }
         }
     }
+}
+
+fn complaint(place: &str, line: u32, message: String, hint: &str) -> InputError {
+    InputError { path: place.to_owned(), line, object: None, field: None, message, hint: Some(hint.to_owned()) }
 }
 
 /// The beginning of an entry for an address.
@@ -173,7 +172,9 @@ fn of_github(line: &str) -> Result<Option<OwnersRule>, String> {
 
 /// Splits a line at blanks without a backslash before them. A word that begins with a number sign begins a comment.
 fn words_of_github(line: &str) -> Vec<String> {
-    let (mut words, mut word, mut escaped) = (Vec::new(), String::new(), false);
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut escaped = false;
     for character in line.trim().chars() {
         if character.is_whitespace() && !escaped {
             words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty()));
@@ -211,7 +212,9 @@ fn of_gitea(line: &str) -> Result<Option<OwnersRule>, String> {
 
 /// Splits a line at blanks. A backslash takes the next character as it is, and a number sign begins a comment.
 fn words_of_gitea(line: &str) -> Vec<String> {
-    let (mut words, mut word, mut escaped) = (Vec::new(), String::new(), false);
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut escaped = false;
     for character in line.trim().chars() {
         match character {
             _ if escaped => {
@@ -239,28 +242,36 @@ fn limited(rule: OwnersRule) -> Result<Option<OwnersRule>, String> {
 
 /// Returns an owner as approvers are written. `name` is what names an account or a team; `None` where the syntax wants an `@` before it.
 fn owner_of(word: &str, name: Option<&str>) -> Result<String, String> {
-    let is_name = |text: &str| {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        !text.is_empty() && text.chars().all(allowed)
-    };
-    // Gitea's teams may have blanks in their names. A comma would begin another entry of a list.
-    let is_team = |text: &str| {
-        let allowed = |c: char| !c.is_control() && !matches!(c, '/' | ',' | '@' | ':');
-        !text.is_empty() && text.trim() == text && text.chars().all(allowed)
-    };
-    let is_address = |text: &str| {
-        let parts = text.split_once('@');
-        let allowed = |c: char| c.is_ascii_graphic() && !matches!(c, '@' | ',' | '/' | '`' | '<' | '>');
-        parts.is_some_and(|(local, host)| {
-            !local.is_empty() && host.contains('.') && local.chars().chain(host.chars()).all(allowed)
-        })
-    };
-    let named = name.and_then(|name| match name.split_once('/') {
-        Some((org, team)) => (is_name(org) && is_team(team)).then(|| format!("team:{org}/{team}")),
-        None => is_name(name).then(|| format!("user:{name}")),
-    });
-    let address = || is_address(word).then(|| format!("{ADDRESS}{word}"));
-    named.or_else(address).ok_or_else(|| format!("{word:?} is neither @NAME, @ORG/TEAM nor an address"))
+    if let Some(name) = name {
+        match name.split_once('/') {
+            Some((org, team)) if is_name(org) && is_team(team) => return Ok(format!("team:{org}/{team}")),
+            None if is_name(name) => return Ok(format!("user:{name}")),
+            _ => {}
+        }
+    }
+    if is_address(word) {
+        return Ok(format!("{ADDRESS}{word}"));
+    }
+    Err(format!("{word:?} is neither @NAME, @ORG/TEAM nor an address"))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+/// Tells whether a text can name a team. Gitea's teams may have blanks in their names; a comma would begin another entry of a list.
+fn is_team(text: &str) -> bool {
+    !text.is_empty()
+        && text.trim() == text
+        && text.chars().all(|c| !c.is_control() && !matches!(c, '/' | ',' | '@' | ':'))
+}
+
+fn is_address(text: &str) -> bool {
+    let Some((local, host)) = text.split_once('@') else { return false };
+    let mut characters = local.chars().chain(host.chars());
+    !local.is_empty()
+        && host.contains('.')
+        && characters.all(|c| c.is_ascii_graphic() && !matches!(c, '@' | ',' | '/' | '`' | '<' | '>'))
 }
 
 #[cfg(test)]

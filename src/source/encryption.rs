@@ -19,23 +19,22 @@ const ONE_BY_ONE: &str = "encrypt objects in files of their own";
 
 /// Returns why an encrypted document cannot be read, if so. `bytes` has the file that it is in, and `objects` stand before it.
 pub(super) fn refusal(document: &Value, is_list: bool, bytes: usize, objects: usize) -> Option<FieldError> {
-    let error = |field: &str, why: String, hint: &str| Some(FieldError::new(field, why).hint(hint));
     if let Some(field) = PLAIN_FIELDS.into_iter().find(|field| document.get(*field).is_some_and(has_encrypted_value)) {
-        return error(field, "is encrypted, so what the object is cannot be known".to_owned(), ONLY_VALUES);
+        return Some(FieldError::new(field, "is encrypted, so what the object is cannot be known").hint(ONLY_VALUES));
     }
     if is_list {
-        return error(SOPS_FIELD, "a List cannot be encrypted".to_owned(), ONE_BY_ONE);
+        return Some(FieldError::new(SOPS_FIELD, "a List cannot be encrypted").hint(ONE_BY_ONE));
     }
     if envelope::is_envelope(document) {
-        return error(SOPS_FIELD, "an envelope cannot be encrypted".to_owned(), ONE_BY_ONE);
+        return Some(FieldError::new(SOPS_FIELD, "an envelope cannot be encrypted").hint(ONE_BY_ONE));
     }
     if bytes > ENCRYPTED_BYTES_MAX {
         let why = format!("the file has {bytes} bytes, the limit of an encrypted one is {ENCRYPTED_BYTES_MAX}");
-        return error(SOPS_FIELD, why, ONE_BY_ONE);
+        return Some(FieldError::new(SOPS_FIELD, why).hint(ONE_BY_ONE));
     }
     if objects >= ENCRYPTED_OBJECTS_MAX {
         let why = format!("the file has more than {ENCRYPTED_OBJECTS_MAX} objects, the limit of an encrypted one");
-        return error(SOPS_FIELD, why, ONE_BY_ONE);
+        return Some(FieldError::new(SOPS_FIELD, why).hint(ONE_BY_ONE));
     }
     None
 }

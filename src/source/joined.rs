@@ -10,7 +10,6 @@ use model::api::annotations::PATH;
 /// Returns the objects of a file as they stand in the joined tree: the folder that one of gitfleet's own kinds names with
 /// `gitfleet.io/path` is below the folder of the source. So a file means the same whether its source is the only one or one of several.
 pub fn rooted(source: &str, blob: Arc<ParsedBlob>) -> Arc<ParsedBlob> {
-    let names_folder = |document: &ParsedDocument| !document.is_payload() && folder(&document.object).is_some();
     if !blob.documents.iter().any(names_folder) {
         return blob;
     }
@@ -24,6 +23,10 @@ pub fn rooted(source: &str, blob: Arc<ParsedBlob>) -> Arc<ParsedBlob> {
         }
     }
     Arc::new(blob)
+}
+
+fn names_folder(document: &ParsedDocument) -> bool {
+    !document.is_payload() && folder(&document.object).is_some()
 }
 
 fn folder(object: &Value) -> Option<&str> {

@@ -42,8 +42,9 @@ pub struct Selection {
 impl Selection {
     /// Returns a path as `gitfleet.io/path` counts it.
     pub(super) fn within_place<'a>(&self, path: &'a str) -> &'a str {
-        let below = |place: &String| path.strip_prefix(place.as_str())?.strip_prefix('/');
-        self.places.iter().flatten().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(path)
+        let places = self.places.iter().flatten();
+        let below = places.filter_map(|place| path.strip_prefix(place.as_str())?.strip_prefix('/'));
+        below.min_by_key(|rest| rest.len()).unwrap_or(path)
     }
 }
 
@@ -148,8 +149,8 @@ fn is_hidden(path: &str) -> bool {
 
 /// Tells whether a path cannot be a key: it would mean something else, or nothing, on a file system.
 fn is_odd(path: &str) -> bool {
-    let is_bad_part = |part: &str| part.is_empty() || part == ".." || part.contains(['\\', '\0']);
-    path.split('/').any(is_bad_part) || path.split('/').count() > PATH_DEPTH_MAX + 1
+    path.split('/').any(|part| part.is_empty() || part == ".." || part.contains(['\\', '\0']))
+        || path.split('/').count() > PATH_DEPTH_MAX + 1
 }
 
 fn ignore_rules(content: &[u8], errors: &mut Vec<InputError>) -> Gitignore {
@@ -157,8 +158,7 @@ fn ignore_rules(content: &[u8], errors: &mut Vec<InputError>) -> Gitignore {
         errors.push(complaint(IGNORE_FILE, "is not UTF-8 text".to_owned(), "save it as UTF-8"));
         return Gitignore::empty();
     };
-    let is_pattern = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
-    let patterns = text.lines().filter(is_pattern).count();
+    let patterns = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).count();
     let over = [(content.len(), IGNORE_BYTES_MAX, "bytes"), (patterns, IGNORE_PATTERNS_MAX, "patterns")];
     if let Some((held, max, of_what)) = over.into_iter().find(|(held, max, _)| held > max) {
         let hint = "name folders instead of files, or narrow `source.path`";
@@ -186,8 +186,10 @@ fn rendered_folders<'a>(
     versions: &Versions,
     errors: &mut Vec<InputError>,
 ) -> (Vec<String>, BTreeSet<&'a str>) {
-    let (mut markers, mut folders) = (Vec::new(), BTreeSet::new());
-    let (mut refused, mut charts): (BTreeSet<&str>, BTreeSet<&str>) = (BTreeSet::new(), BTreeSet::new());
+    let mut markers = Vec::new();
+    let mut folders = BTreeSet::new();
+    let mut refused: BTreeSet<&str> = BTreeSet::new();
+    let mut charts: BTreeSet<&str> = BTreeSet::new();
     let mut found: Vec<(&str, Renderer)> =
         paths.iter().filter_map(|path| Some((*path, Renderer::of_file(name(path))?))).collect();
     // A folder comes before what is below it.
@@ -217,8 +219,9 @@ fn rendered_folders<'a>(
             continue;
         }
         let line = if folder.is_empty() { format!("/{path}") } else { format!("/{folder}") };
-        let (title, program) = (renderer.title(), renderer.program());
-        let message = format!("this folder has to be rendered by {title}, and no version of it is configured");
+        let program = renderer.program();
+        let message =
+            format!("this folder has to be rendered by {}, and no version of it is configured", renderer.title());
         let hint = format!(
             "set `render: {{{program}: VERSION}}` in gitfleet.yaml; or add the line `{}` to {IGNORE_FILE}, and commit the \
              rendered manifests elsewhere",

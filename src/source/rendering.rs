@@ -105,12 +105,15 @@ pub fn folders<F: Files>(markers: &[String], files: &mut F, said: &mut KnownMark
     for marker in markers {
         by_folder.entry(folder_of(marker)).or_default().push(marker);
     }
-    let (mut kustomizations, mut charts, mut releases) = (Vec::new(), Vec::new(), Vec::new());
+    let mut kustomizations = Vec::new();
+    let mut charts = Vec::new();
+    let mut releases = Vec::new();
     for (folder, markers) in by_folder {
         let names: Vec<&str> = markers.iter().map(|path| name(path)).collect();
         match names.as_slice() {
             [HELM_FILE] => charts.push((folder, markers[0])),
             [RELEASE_FILE] => releases.push((folder, markers[0])),
+            // The release says how the chart beside it is rendered.
             [HELM_FILE, RELEASE_FILE] => releases.push((folder, markers[1])),
             [_] => kustomizations.push((folder, markers[0])),
             several => {
@@ -156,6 +159,11 @@ fn resolved(folder: &str, relative: &str) -> Option<String> {
         }
     }
     Some(names.join("/"))
+}
+
+/// Returns where a path leads from a folder; `None` where that is out of the source.
+fn in_source(folder: &str, path: &str) -> Option<String> {
+    if path.starts_with('/') { None } else { resolved(folder, path) }
 }
 
 fn complaint(path: &str, message: impl Into<String>, hint: &str) -> InputError {
@@ -211,12 +219,16 @@ impl<F: Files> Resolver<'_, F> {
         self.takes(marker, folder);
         if !chart.is_library && !is_released {
             let name = if folder.is_empty() { chart.name } else { name(folder).to_owned() };
-            let (chart, namespace) = (folder.to_owned(), RELEASE_NAMESPACE.to_owned());
-            let (values, capabilities) = (Vec::new(), Capabilities::default());
             self.found.rendered.push(RenderedFolder {
                 path: folder.to_owned(),
                 marker: marker.to_owned(),
-                release: Some(Release { chart, name, namespace, values, capabilities }),
+                release: Some(Release {
+                    chart: folder.to_owned(),
+                    name,
+                    namespace: RELEASE_NAMESPACE.to_owned(),
+                    values: Vec::new(),
+                    capabilities: Capabilities::default(),
+                }),
                 reads: BTreeSet::from([folder.to_owned()]),
             });
         }
@@ -266,7 +278,8 @@ impl<F: Files> Resolver<'_, F> {
 
     /// Returns the folders that a kustomization reads: its own, and those it names, directly or not.
     fn reached(&mut self, folder: &str) -> Result<BTreeSet<String>, F::Error> {
-        let (mut reads, mut next) = (BTreeSet::new(), vec![folder.to_owned()]);
+        let mut reads = BTreeSet::new();
+        let mut next = vec![folder.to_owned()];
         while let Some(folder) = next.pop() {
             if reads.len() > REACHED_MAX {
                 let message = format!("the kustomization reaches more than {REACHED_MAX} folders");
@@ -284,7 +297,8 @@ impl<F: Files> Resolver<'_, F> {
 
     /// Returns the way from a folder back to itself.
     fn circle(&self, folder: &str) -> Option<Vec<String>> {
-        let (mut seen, mut ways) = (BTreeSet::new(), vec![vec![folder.to_owned()]]);
+        let mut seen = BTreeSet::new();
+        let mut ways = vec![vec![folder.to_owned()]];
         while let Some(way) = ways.pop() {
             let last = way.last()?;
             let Some(Some(kustomization)) = self.known.get(last) else { continue };
@@ -328,7 +342,7 @@ impl<F: Files> Resolver<'_, F> {
         };
         self.takes(marker, folder);
         for (field, reference) in references.files {
-            if !resolved(folder, &reference).is_some_and(|path| is_in(&path, folder)) || reference.starts_with('/') {
+            if !in_source(folder, &reference).is_some_and(|path| is_in(&path, folder)) {
                 let message = format!("{reference:?} is not in or below the folder of the kustomization");
                 let hint =
                     "Kustomize reads files nowhere else: move it, or make its folder a kustomization and name that";
@@ -336,8 +350,7 @@ impl<F: Files> Resolver<'_, F> {
             }
         }
         for (field, reference) in references.resources {
-            let place = resolved(folder, &reference).filter(|_| !reference.starts_with('/'));
-            let Some(place) = place else {
+            let Some(place) = in_source(folder, &reference) else {
                 let message = format!("{reference:?} leads out of the source's path");
                 let error =
                     complaint(marker, message, "put it below `source.path`, or set that to a folder above both");

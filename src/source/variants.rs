@@ -27,8 +27,8 @@ pub type WantedVariants = BTreeMap<String, BTreeMap<ClusterInputs, ClusterName>>
 /// Returns which rendered folders some placement sees that is rendered for clusters.
 pub fn asked_for<'a>(tree: &'a Tree, rendered: &'a BTreeSet<String>) -> impl Iterator<Item = &'a str> {
     let placements: Vec<&Placement> = tree.placements.values().filter(|it| it.renders_for_cluster()).collect();
-    let is_seen = move |path: &&str| placements.iter().any(|placement| sees(placement, path));
-    rendered.iter().map(String::as_str).filter(is_seen)
+    let paths = rendered.iter().map(String::as_str);
+    paths.filter(move |path| placements.iter().any(|placement| sees(placement, path)))
 }
 
 fn sees(placement: &Placement, path: &str) -> bool {
@@ -44,7 +44,8 @@ pub fn wanted_variants(
     tree: &Tree,
     templates: &BTreeMap<String, ValuesTemplate>,
 ) -> Result<WantedVariants, Vec<InputError>> {
-    let (mut wanted, mut errors) = (WantedVariants::new(), Vec::new());
+    let mut wanted = WantedVariants::new();
+    let mut errors = Vec::new();
     for placement in tree.placements.values().filter(|placement| placement.renders_for_cluster()) {
         let seen: Vec<_> = templates.iter().filter(|(path, _)| sees(placement, path)).collect();
         if seen.is_empty() {
@@ -56,6 +57,7 @@ pub fn wanted_variants(
         }
         let could: Vec<_> = tree.clusters.iter().filter(|(name, member)| placement.could_pick(name, member)).collect();
         let reads: BTreeSet<ClusterField> = seen.iter().flat_map(|(_, of)| of.reads.iter().cloned()).collect();
+        // Clusters with equal inputs share a rendering, so it is the different ones that cost.
         let distinct: BTreeSet<ClusterInputs> =
             could.iter().map(|(name, member)| inputs_of(&reads, name, member)).collect();
         let mut values = distinct.iter().flatten();
@@ -105,8 +107,11 @@ fn complaint(placement: &Placement, message: String, hint: &str) -> InputError {
 
 /// Says how many variants there would be, and which values make them many.
 fn too_many(placement: &Placement, reads: &BTreeSet<ClusterField>, distinct: &BTreeSet<ClusterInputs>) -> InputError {
-    let count = |field: &ClusterField| distinct.iter().map(|inputs| inputs.get(field)).collect::<BTreeSet<_>>().len();
-    let mut counts: Vec<(usize, &ClusterField)> = reads.iter().map(|field| (count(field), field)).collect();
+    let mut counts: Vec<(usize, &ClusterField)> = Vec::new();
+    for field in reads {
+        let values: BTreeSet<_> = distinct.iter().map(|inputs| inputs.get(field)).collect();
+        counts.push((values.len(), field));
+    }
     counts.sort_by(|a, b| b.cmp(a));
     let counts: Vec<String> = counts.iter().take(3).map(|(count, field)| format!("{field}: {count}")).collect();
     let message = format!(
@@ -143,7 +148,8 @@ pub fn add_variants(
             (path.clone(), VariedFolder { reads: template.reads.clone(), ..VariedFolder::default() })
         })
         .collect();
-    let (mut errors, mut warnings) = (Vec::new(), BTreeSet::new());
+    let mut errors = Vec::new();
+    let mut warnings = BTreeSet::new();
     for result in results {
         warnings.extend(result.parts.iter().flat_map(|(path, _, blob)| blob.warnings.iter().map(|of| of.at(path))));
         let manifests = manifests(tree, &result, &mut errors);
@@ -167,27 +173,25 @@ pub fn add_variants(
 /// Returns the payload of a result.
 fn manifests(tree: &Tree, result: &VariantFiles, errors: &mut Vec<InputError>) -> Vec<Manifest> {
     let VariantFiles { folder, inputs, parts } = result;
-    let of_cluster = |error: InputError| {
-        let message = format!("for clusters with {}: {}", described(inputs), error.message);
-        InputError { message, ..error }
-    };
     let gives = tree.placements.values().filter(|placement| placement.renders_for_cluster() && sees(placement, folder));
     let gives_namespace = gives.into_iter().any(|placement| placement.default_namespace().is_some());
-    let (mut manifests, mut first) = (Vec::new(), BTreeMap::<ObjectKey, u32>::new());
+    let mut manifests = Vec::new();
+    let mut first: BTreeMap<ObjectKey, u32> = BTreeMap::new();
     for (path, blob, parsed) in parts {
-        errors.extend(parsed.errors.iter().map(|error| of_cluster(error.at(path))));
+        errors.extend(parsed.errors.iter().map(|error| for_clusters(inputs, error.at(path))));
         for document in &parsed.documents {
             let origin =
                 Origin { path: path.clone(), line: document.line, blob: blob.clone(), ordinal: document.ordinal };
             let refuse = |field: &str, message: String| {
-                of_cluster(InputError {
+                let error = InputError {
                     path: path.to_string(),
                     line: document.line,
                     object: Some(document.id.to_string()),
                     field: Some(field.to_owned()),
                     message,
                     hint: None,
-                })
+                };
+                for_clusters(inputs, error)
             };
             if !document.is_payload() {
                 if !is_shared(tree, folder, document) {
@@ -217,6 +221,12 @@ fn manifests(tree: &Tree, result: &VariantFiles, errors: &mut Vec<InputError>) -
     manifests
 }
 
+/// Adds to an error which clusters it is about.
+fn for_clusters(inputs: &ClusterInputs, error: InputError) -> InputError {
+    let message = format!("for clusters with {}: {}", described(inputs), error.message);
+    InputError { message, ..error }
+}
+
 /// Returns what the tree has of an object of a folder.
 fn known<'a>(tree: &'a Tree, folder: &str, id: &ObjectId) -> Option<&'a Manifest> {
     tree.at(id).iter().find(|manifest| rendered_folder(&manifest.origin.path) == folder)
@@ -231,8 +241,9 @@ fn manifest(tree: &Tree, folder: &str, document: &ParsedDocument, origin: Origin
 
 /// Tells whether what configures gitfleet is the same without a cluster.
 fn is_shared(tree: &Tree, folder: &str, document: &ParsedDocument) -> bool {
-    let is_it = |input: &&Manifest| input.id == document.id && rendered_folder(&input.origin.path) == folder;
-    tree.inputs.iter().find(is_it).is_some_and(|input| input.object == document.object)
+    let mut inputs = tree.inputs.iter();
+    let known = inputs.find(|input| input.id == document.id && rendered_folder(&input.origin.path) == folder);
+    known.is_some_and(|input| input.object == document.object)
 }
 
 #[cfg(test)]

@@ -110,12 +110,12 @@ pub struct FetchedObject {
 
 impl From<&WorkOrder> for AgentOrder {
     fn from(order: &WorkOrder) -> Self {
-        let named = |desired: &Desired| ManifestRef {
+        let manifests = order.manifests.iter().map(|desired| ManifestRef {
             id: desired.id.clone(),
             digest: desired.digest.clone(),
             wave: desired.wave,
             encrypted: desired.encrypted.as_ref().map(|encrypted| encrypted.content.clone()),
-        };
+        });
         Self {
             placement: order.placement.clone(),
             cluster: order.cluster.clone(),
@@ -125,7 +125,7 @@ impl From<&WorkOrder> for AgentOrder {
             commit: order.commit.clone(),
             digest: order.digest.clone(),
             strategy: order.strategy.clone(),
-            manifests: order.manifests.iter().map(named).collect(),
+            manifests: manifests.collect(),
             held: order.held.clone(),
             prune: order.prune.clone(),
             kept: order.kept.clone(),
@@ -178,24 +178,6 @@ impl WholeOrder {
     /// The digest of that object.
     pub fn join(&self) -> Result<WorkOrder, Digest> {
         let order = &self.order;
-        let desired = |named: &ManifestRef| -> Result<Desired, Digest> {
-            let carried = self.objects.get(named.content()).filter(|object| is_named(object, &named.id));
-            let parts = carried.and_then(|carried| match &named.encrypted {
-                None => Some((Arc::clone(carried), None)),
-                Some(content) => {
-                    taken_apart(carried, content).map(|(object, encrypted)| (Arc::new(object), Some(encrypted)))
-                }
-            });
-            let (object, encrypted) = parts.ok_or_else(|| Digest::clone(named.content()))?;
-            Ok(Desired {
-                id: named.id.clone(),
-                key: named.id.key().shared(),
-                object,
-                digest: named.digest.clone(),
-                wave: named.wave,
-                encrypted,
-            })
-        };
         Ok(WorkOrder {
             placement: order.placement.clone(),
             cluster: order.cluster.clone(),
@@ -205,7 +187,7 @@ impl WholeOrder {
             commit: order.commit.clone(),
             digest: order.digest.clone(),
             strategy: order.strategy.clone(),
-            manifests: order.manifests.iter().map(desired).collect::<Result<_, _>>()?,
+            manifests: order.manifests.iter().map(|named| self.desired(named)).collect::<Result<_, _>>()?,
             held: order.held.clone(),
             prune: order.prune.clone(),
             kept: order.kept.clone(),
@@ -213,6 +195,26 @@ impl WholeOrder {
             tenant: order.tenant.clone(),
             remove: order.remove,
             abandon: order.abandon,
+        })
+    }
+
+    /// Joins a manifest with its object; the digest of the object is the error where it is missing or another.
+    fn desired(&self, named: &ManifestRef) -> Result<Desired, Digest> {
+        let carried = self.objects.get(named.content()).filter(|object| is_named(object, &named.id));
+        let parts = carried.and_then(|carried| match &named.encrypted {
+            None => Some((Arc::clone(carried), None)),
+            Some(content) => {
+                taken_apart(carried, content).map(|(object, encrypted)| (Arc::new(object), Some(encrypted)))
+            }
+        });
+        let (object, encrypted) = parts.ok_or_else(|| Digest::clone(named.content()))?;
+        Ok(Desired {
+            id: named.id.clone(),
+            key: named.id.key().shared(),
+            object,
+            digest: named.digest.clone(),
+            wave: named.wave,
+            encrypted,
         })
     }
 }

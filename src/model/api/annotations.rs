@@ -105,28 +105,29 @@ pub const ON_MANAGED: &[Rule] = &[(SUSPENDED, |v| one_of(v, &["true", "false"]))
 
 /// Checks the extensions among an object's annotations against what its kind may carry.
 pub fn validate(annotations: &BTreeMap<String, String>, rules: &[Rule]) -> Vec<FieldError> {
-    let ours = annotations.iter().filter(|(key, _)| key.starts_with(PREFIX));
-    let check = |(key, value): (&String, &String)| {
+    let mut errors = Vec::new();
+    for (key, value) in annotations.iter().filter(|(key, _)| key.starts_with(PREFIX)) {
         let path = format!("metadata.annotations.{key}");
-        match rules.iter().find(|(name, _)| name == key) {
-            Some((_, rule)) => {
-                rule(value).err().map(|wanted| FieldError::new(path, format!("{value:?} is not {wanted}")))
-            }
-            None => Some(unknown(key, path, rules)),
+        let Some((_, rule)) = rules.iter().find(|(name, _)| name == key) else {
+            errors.push(unknown(key, path, rules));
+            continue;
+        };
+        if let Err(wanted) = rule(value) {
+            errors.push(FieldError::new(path, format!("{value:?} is not {wanted}")));
         }
-    };
-    ours.filter_map(check).collect()
+    }
+    errors
 }
 
 fn unknown(key: &str, path: String, rules: &[Rule]) -> FieldError {
     let error = FieldError::new(path, "unknown annotation for this kind");
-    let names = || rules.iter().map(|(name, _)| *name);
-    let bare = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name);
+    let names: Vec<&str> = rules.iter().map(|(name, _)| *name).collect();
     // Compared without the prefix: all of them share it, so any two would look alike.
-    match suggest(key.strip_prefix(PREFIX).unwrap_or(key), names().map(bare)) {
+    let bare = names.iter().map(|name| name.strip_prefix(PREFIX).unwrap_or(name));
+    match suggest(key.strip_prefix(PREFIX).unwrap_or(key), bare) {
         Some(close) => error.hint(format!("did you mean `{PREFIX}{close}`?")),
         None if rules.is_empty() => error.hint("remove it"),
-        None => error.hint(format!("known here: {}", names().collect::<Vec<_>>().join(", "))),
+        None => error.hint(format!("known here: {}", names.join(", "))),
     }
 }
 
@@ -135,13 +136,13 @@ fn unknown(key: &str, path: String, rules: &[Rule]) -> FieldError {
 /// # Errors
 /// What the value must be, where it is something else.
 pub fn parse_properties(text: &str) -> Result<BTreeMap<String, String>, String> {
-    let wanted = || "a JSON map of property name to quantity".to_owned();
-    let map: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).map_err(|_| wanted())?;
+    const WANTED: &str = "a JSON map of property name to quantity";
+    let map: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).map_err(|_| WANTED.to_owned())?;
     map.into_iter()
         .map(|(name, value)| match value {
             serde_json::Value::String(text) => Ok((name, text)),
             serde_json::Value::Number(number) => Ok((name, number.to_string())),
-            _ => Err(wanted()),
+            _ => Err(WANTED.to_owned()),
         })
         .collect()
 }
@@ -200,8 +201,7 @@ fn namespaced_name(value: &str) -> Result<(), String> {
 
 /// Spelled in one way only: paths are compared as text.
 fn folder(value: &str) -> Result<(), String> {
-    let is_odd = |part: &str| matches!(part, "" | "." | "..") || part.contains(['\\', '\0']);
-    if value.split('/').any(is_odd) {
+    if value.split('/').any(|part| matches!(part, "" | "." | "..") || part.contains(['\\', '\0'])) {
         return Err("a folder as it is named from the root of the source, such as apps/production".to_owned());
     }
     Ok(())
@@ -227,16 +227,19 @@ fn count_or_percent(value: &str) -> Result<(), String> {
 }
 
 fn approvers(value: &str) -> Result<(), String> {
-    let fits = |entry: &str| match entry.split_once(':') {
+    if value.split(',').map(str::trim).all(is_approver) {
+        Ok(())
+    } else {
+        Err("a comma list of user:NAME, token:NAME, team:ORG/NAME and permission:write".to_owned())
+    }
+}
+
+fn is_approver(entry: &str) -> bool {
+    match entry.split_once(':') {
         Some(("user" | "token", name)) => !name.is_empty() && !name.contains(char::is_whitespace),
         Some(("team", team)) => team.split_once('/').is_some_and(|(org, name)| !org.is_empty() && !name.is_empty()),
         Some(("permission", level)) => matches!(level, "write" | "admin" | "maintain"),
         _ => false,
-    };
-    if value.split(',').map(str::trim).all(fits) {
-        Ok(())
-    } else {
-        Err("a comma list of user:NAME, token:NAME, team:ORG/NAME and permission:write".to_owned())
     }
 }
 

@@ -47,10 +47,9 @@ pub fn is_qualified_name(text: &str) -> bool {
 }
 
 fn is_name_part(text: &str) -> bool {
-    let outer = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
     text.len() <= LABEL_LENGTH_MAX
-        && outer(text.as_bytes().first())
-        && outer(text.as_bytes().last())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 

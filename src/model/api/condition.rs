@@ -68,7 +68,8 @@ impl Condition {
         observed_generation: i64,
         last_transition_time: Timestamp,
     ) -> Self {
-        let (status, message) = (status.into(), message.into());
+        let status = status.into();
+        let message = message.into();
         Self { type_, status, reason, message, observed_generation, last_transition_time }
     }
 

@@ -311,11 +311,14 @@ fn generated<T: JsonSchema>() -> Value {
 }
 
 fn object(mut properties: Map<String, Value>, required: &[&str]) -> Value {
-    let text = |description: &str| json!({"description": description, "type": "string"});
     properties.insert("apiVersion".to_owned(), text("Group and version of the object."));
     properties.insert("kind".to_owned(), text("Kind of the object."));
     properties.insert("metadata".to_owned(), json!({"type": "object"}));
     json!({"type": "object", "properties": properties, "required": required})
+}
+
+fn text(description: &str) -> Value {
+    json!({"description": description, "type": "string"})
 }
 
 fn spec<T: JsonSchema>() -> Value {
@@ -386,8 +389,8 @@ fn merge_branches(map: &mut Map<String, Value>, branches: Vec<Value>) {
     let branches: Vec<Value> =
         // To schemars an option is a value or null; a schema says it by not requiring the field.
         branches.into_iter().filter(|b| b.get("type") != Some(&json!("null"))).map(structural).collect();
-    let has_type = |wanted: &str| branches.iter().any(|b| b.get("type") == Some(&json!(wanted)));
-    if has_type("integer") && has_type("string") {
+    let types: Vec<&str> = branches.iter().filter_map(|branch| branch.get("type")?.as_str()).collect();
+    if types.contains(&"integer") && types.contains(&"string") {
         // Beside this mark an API server allows no type.
         map.insert("x-kubernetes-int-or-string".to_owned(), true.into());
         return;

@@ -71,17 +71,17 @@ enum Room {
 impl Room {
     /// Says what keeps an object out of an envelope of this kind and namespace.
     fn complaints(self, kind: &str, namespace: &str, object: &Value) -> Vec<String> {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let wanted = [("/apiVersion", "apiVersion"), ("/kind", "kind"), ("/metadata/name", "metadata.name")];
-        let missing = wanted.into_iter().filter(|(pointer, _)| text(pointer).is_empty());
+        let missing = wanted.into_iter().filter(|(pointer, _)| text(object, pointer).is_empty());
         let mut complaints: Vec<String> = missing.map(|(_, field)| format!("{field} is missing")).collect();
         // What is missing would be complained about a second time.
         if complaints.is_empty() {
             complaints.extend(identify(object).err().map(|error| format!("{}: {}", error.field, error.message)));
         }
         complaints.extend(malformed_metadata(object).map(|(field, why)| format!("{field}: {why}")));
-        let group = text("/apiVersion").split_once('/').map_or("", |(group, _)| group);
-        let (object_kind, own) = (text("/kind"), text("/metadata/namespace"));
+        let group = text(object, "/apiVersion").split_once('/').map_or("", |(group, _)| group);
+        let object_kind = text(object, "/kind");
+        let own = text(object, "/metadata/namespace");
         // Of a kind that is not built in nothing is known here but the namespace that its object names.
         let scope = kinds::lookup(group, object_kind).map(|known| known.scope);
         match (self, scope) {
@@ -117,17 +117,21 @@ pub fn is_envelope(object: &Value) -> bool {
 }
 
 fn room(object: &Value) -> Option<Room> {
-    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
-    let is_ours = text("apiVersion").split_once('/').is_some_and(|(group, _)| group == PLACEMENT_GROUP);
-    match text("kind") {
+    let version = text(object, "/apiVersion");
+    let is_ours = version.split_once('/').is_some_and(|(group, _)| group == PLACEMENT_GROUP);
+    match text(object, "/kind") {
         "ClusterResourceEnvelope" if is_ours => Some(Room::Cluster),
         "ResourceEnvelope" if is_ours => Some(Room::Namespace),
-        "ConfigMap" if text("apiVersion") == "v1" => {
+        "ConfigMap" if version == "v1" => {
             let annotation = object.pointer("/metadata/annotations")?.get(CONFIG_MAP_ANNOTATION)?.as_str()?;
             (annotation == "true").then_some(Room::Both)
         }
         _ => None,
     }
+}
+
+fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns the objects of an envelope by entry, as written; none for an object that is no envelope.
@@ -138,21 +142,24 @@ fn room(object: &Value) -> Option<Room> {
 /// Source: KubeFleet's work generator.
 pub fn entries(envelope: &Value) -> Result<Vec<(String, Value)>, (String, String)> {
     let Some(room) = room(envelope) else { return Ok(Vec::new()) };
-    let text = |pointer: &str| envelope.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if let Some((entry, _)) = envelope.get("binaryData").and_then(Value::as_object).and_then(|data| data.iter().next())
     {
         return Err((entry.clone(), "is binary data; an envelope holds one manifest an entry".to_owned()));
     }
-    let data = envelope.get("data").and_then(Value::as_object).into_iter().flatten();
-    data.map(|(entry, value)| {
-        let fail = |why: String| (entry.clone(), why);
-        let object = if room == Room::Both { one_document(value).map_err(fail)? } else { value.clone() };
-        match room.complaints(text("/kind"), text("/metadata/namespace"), &object).into_iter().next() {
-            Some(complaint) => Err(fail(complaint)),
-            None => Ok((entry.clone(), object)),
+    let kind = text(envelope, "/kind");
+    let namespace = text(envelope, "/metadata/namespace");
+    let mut entries = Vec::new();
+    for (entry, value) in envelope.get("data").and_then(Value::as_object).into_iter().flatten() {
+        let object = match room {
+            Room::Both => one_document(value).map_err(|why| (entry.clone(), why))?,
+            Room::Cluster | Room::Namespace => value.clone(),
+        };
+        if let Some(complaint) = room.complaints(kind, namespace, &object).into_iter().next() {
+            return Err((entry.clone(), complaint));
         }
-    })
-    .collect()
+        entries.push((entry.clone(), object));
+    }
+    Ok(entries)
 }
 
 /// Returns what is wrong with the identities of the objects in an annotated ConfigMap: by its files alone, whoever selects it.

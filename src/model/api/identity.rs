@@ -44,9 +44,13 @@ const NAME_RULES: &[(&str, &str, NameRule)] = &[
 /// Returns the rule for a kind's names. A kind that is not built in may be served by an API server of its own, with rules of
 /// its own; what every API server asks for is a segment of a path.
 fn name_rule(group: &str, kind: &str) -> NameRule {
-    let row = NAME_RULES.iter().find(|(g, k, _)| *g == group && *k == kind);
-    let otherwise = || kinds::lookup(group, kind).map_or(NameRule::PathSegment, |_| NameRule::Subdomain);
-    row.map_or_else(otherwise, |(_, _, rule)| *rule)
+    if let Some((_, _, rule)) = NAME_RULES.iter().find(|(g, k, _)| *g == group && *k == kind) {
+        return *rule;
+    }
+    match kinds::lookup(group, kind) {
+        Some(_) => NameRule::Subdomain,
+        None => NameRule::PathSegment,
+    }
 }
 
 impl NameRule {

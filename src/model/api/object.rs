@@ -93,13 +93,12 @@ impl JsonSchema for AnyJson {
 pub fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
-            let kept = map.iter().filter(|(_, v)| !v.is_null());
-            let prune = |(key, v): (&String, &Value)| {
+            let kept = map.iter().filter(|(_, v)| !v.is_null()).map(|(key, v)| {
                 // A patch may set a null on purpose, and the contents of an envelope's `data` must stay unchanged.
                 let v = if key == "jsonPatchOverrides" || key == "data" { v.clone() } else { without_nulls(v) };
                 (key.clone(), v)
-            };
-            Value::Object(kept.map(prune).collect())
+            });
+            Value::Object(kept.collect())
         }
         Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
         scalar => scalar.clone(),

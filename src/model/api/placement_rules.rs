@@ -61,23 +61,31 @@ pub(super) fn cluster_scope_errors(spec: &PlacementSpec) -> Vec<FieldError> {
 /// Checks a placement's extensions, which depend on its spec.
 pub(super) fn extension_errors(metadata: &Metadata, spec: &PlacementSpec) -> Vec<FieldError> {
     let mut errors = annotations::validate(&metadata.annotations, annotations::ON_PLACEMENT);
-    let has = |key: &str| metadata.annotations.contains_key(key);
-    let path = |key: &str| format!("metadata.annotations.{key}");
-    if has(annotations::STAGED_UPDATE_STRATEGY) && spec.strategy.type_ != StrategyType::External {
-        let error = FieldError::new(path(annotations::STAGED_UPDATE_STRATEGY), "needs strategy.type External");
+    let given = &metadata.annotations;
+    if given.contains_key(annotations::STAGED_UPDATE_STRATEGY) && spec.strategy.type_ != StrategyType::External {
+        let field = annotation_field(annotations::STAGED_UPDATE_STRATEGY);
+        let error = FieldError::new(field, "needs strategy.type External");
         errors.push(error.hint("set `spec.strategy.type: External`, or remove the annotation"));
     }
-    if has(annotations::OCM_PLACEMENT) && spec.policy.is_some() {
+    if given.contains_key(annotations::OCM_PLACEMENT) && spec.policy.is_some() {
         let message = "an OCM Placement picks the clusters, and the placement has a policy of its own";
-        errors.push(FieldError::new(path(annotations::OCM_PLACEMENT), message).hint("remove one of the two"));
+        let field = annotation_field(annotations::OCM_PLACEMENT);
+        errors.push(FieldError::new(field, message).hint("remove one of the two"));
     }
-    let given = metadata.annotations.get(annotations::DEFAULT_NAMESPACE);
-    if given.is_some_and(|given| !metadata.namespace.is_empty() && *given != metadata.namespace) {
+    if let Some(namespace) = given.get(annotations::DEFAULT_NAMESPACE)
+        && !metadata.namespace.is_empty()
+        && *namespace != metadata.namespace
+    {
         let message =
             format!("a ResourcePlacement places objects of its own namespace, which is {}", metadata.namespace);
-        errors.push(FieldError::new(path(annotations::DEFAULT_NAMESPACE), message).hint("name that one"));
+        let field = annotation_field(annotations::DEFAULT_NAMESPACE);
+        errors.push(FieldError::new(field, message).hint("name that one"));
     }
     errors
+}
+
+fn annotation_field(key: &str) -> String {
+    format!("metadata.annotations.{key}")
 }
 
 fn is_namespace(selector: &ResourceSelector) -> bool {
@@ -99,8 +107,10 @@ fn resource_selector(errors: &mut Vec<FieldError>, path: &str, selector: &Resour
 }
 
 fn selection_scopes(errors: &mut Vec<FieldError>, selectors: &[ResourceSelector]) {
-    let scoped = |s: &ResourceSelector| s.selection_scope == SelectionScope::NamespaceWithResourceSelectors;
-    let mut with_scope = selectors.iter().enumerate().filter(|(_, s)| scoped(s));
+    let mut with_scope = selectors
+        .iter()
+        .enumerate()
+        .filter(|(_, selector)| selector.selection_scope == SelectionScope::NamespaceWithResourceSelectors);
     let Some((index, selector)) = with_scope.next() else { return };
     let path = format!("spec.resourceSelectors[{index}]");
     if let Some((second, _)) = with_scope.next() {
@@ -241,8 +251,9 @@ impl Interval {
             Lt | Le => {
                 let new = (value, operator == Lt);
                 // The smaller bound is tighter; of two equal ones, the excluding one.
-                let tighter = |old: (i128, bool)| if new.0 < old.0 || (new.0 == old.0 && new.1) { new } else { old };
-                self.high = Some(self.high.map_or(new, tighter));
+                if self.high.is_none_or(|old| new.0 < old.0 || (new.0 == old.0 && new.1)) {
+                    self.high = Some(new);
+                }
             }
             Eq => {
                 self.contradiction |= self.equal.is_some_and(|old| old != value);
@@ -253,11 +264,14 @@ impl Interval {
     }
 
     fn is_empty(&self) -> bool {
-        let below = |v: i128| self.low.is_some_and(|(low, excluded)| v < low || (excluded && v == low));
-        let above = |v: i128| self.high.is_some_and(|(high, excluded)| v > high || (excluded && v == high));
         let crossed = matches!((self.low, self.high), (Some(l), Some(h)) if l.0 > h.0 || (l.0 == h.0 && (l.1 || h.1)));
-        let outside = self.equal.is_some_and(|v| below(v) || above(v) || self.unequal.contains(&v));
-        self.contradiction || crossed || outside
+        self.contradiction || crossed || self.equal.is_some_and(|value| self.excludes(value))
+    }
+
+    fn excludes(&self, value: i128) -> bool {
+        let is_below = self.low.is_some_and(|(low, excluded)| value < low || (excluded && value == low));
+        let is_above = self.high.is_some_and(|(high, excluded)| value > high || (excluded && value == high));
+        is_below || is_above || self.unequal.contains(&value)
     }
 }
 

@@ -82,44 +82,45 @@ impl MetricCheck {
 /// The annotation is no map from stages to checks. The fields are those inside the annotation's value.
 pub fn parse(annotations: &BTreeMap<String, String>) -> Result<StageChecks, Vec<FieldError>> {
     let Some(text) = annotations.get(STAGE_CHECKS) else { return Ok(StageChecks::new()) };
-    let whole = |message: String| vec![FieldError::new("", message)];
     let mut documents = yaml::parse_documents(text);
     match (documents.pop(), documents.is_empty()) {
         (Some(Ok(document)), true) if matches!(document.value, Value::Object(_)) => yaml::typed(&document.value),
-        (Some(Err(error)), true) => Err(whole(format!("cannot be read as YAML: {error}"))),
-        _ => Err(whole("is not a map from the names of stages to their checks".to_owned())),
+        (Some(Err(error)), true) => Err(vec![FieldError::new("", format!("cannot be read as YAML: {error}"))]),
+        _ => Err(vec![FieldError::new("", "is not a map from the names of stages to their checks")]),
     }
 }
 
 /// Returns everything that is wrong with the checks of a strategy.
 pub fn errors(annotations: &BTreeMap<String, String>, strategy: &StagedUpdateStrategySpec) -> Vec<FieldError> {
-    let errors = match parse(annotations) {
+    let errors: Vec<FieldError> = match parse(annotations) {
         Ok(checks) => checks.iter().flat_map(|(stage, checks)| stage_errors(stage, checks, strategy)).collect(),
         Err(errors) => errors,
     };
     // The file has a line for the annotation, and none for a field inside its value.
-    let outer = |error: FieldError| {
+    let errors = errors.into_iter().map(|error| {
         let inner = if error.field.is_empty() { String::new() } else { format!("{}: ", error.field) };
         let message = format!("{inner}{}", error.message);
         FieldError { field: format!("metadata.annotations.{STAGE_CHECKS}"), message, hint: error.hint }
-    };
-    errors.into_iter().map(outer).collect()
+    });
+    errors.collect()
 }
 
 fn stage_errors(stage: &str, checks: &Checks, strategy: &StagedUpdateStrategySpec) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let names = || strategy.stages.iter().map(|stage| stage.name.as_str());
-    if !names().any(|name| name == stage) {
+    let names: Vec<&str> = strategy.stages.iter().map(|stage| stage.name.as_str()).collect();
+    if !names.contains(&stage) {
         let error = FieldError::new(stage, "the strategy has no stage of this name");
-        errors.push(match suggest(stage, names()) {
+        errors.push(match suggest(stage, names.iter().copied()) {
             Some(close) => error.hint(format!("did you mean `{close}`?")),
-            None => error.hint(format!("its stages are: {}", names().collect::<Vec<_>>().join(", "))),
+            None => error.hint(format!("its stages are: {}", names.join(", "))),
         });
     }
     if checks.healthy_for.is_none() && checks.metrics.is_empty() {
         errors.push(FieldError::new(stage, "has neither healthyFor nor metrics"));
     }
-    if let Some(text) = checks.healthy_for.as_ref().filter(|_| checks.healthy().is_none_or(|time| time.is_zero())) {
+    if let Some(text) = &checks.healthy_for
+        && checks.healthy().is_none_or(|time| time.is_zero())
+    {
         let message = format!("{text:?} is not a duration such as 10m or 1h30m");
         errors.push(FieldError::new(format!("{stage}.healthyFor"), message));
     }

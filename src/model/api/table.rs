@@ -126,7 +126,8 @@ impl Kind {
         {
             map.entry("spec").or_insert_with(|| json!({}));
         }
-        let (metadata, checked) = (self.read)(&document)?;
+        let read = self.read;
+        let (metadata, checked) = read(&document)?;
         let mut errors = metadata_errors(&metadata, self.name_length_max);
         match &checked {
             // This checks the annotations, too: some of them depend on the spec.
@@ -256,9 +257,8 @@ pub fn lookup(group: &str, kind: &str) -> Option<&'static Kind> {
 pub fn named(word: &str) -> Option<&'static Kind> {
     let word = word.to_lowercase();
     let (name, group) = word.split_once('.').map_or((word.as_str(), None), |(name, group)| (name, Some(group)));
-    let is_meant =
-        |kind: &&Kind| group.is_none_or(|group| group == kind.group) && kind.names().any(|known| known == name);
-    KINDS.iter().find(is_meant)
+    let mut of_group = KINDS.iter().filter(|kind| group.is_none_or(|group| group == kind.group));
+    of_group.find(|kind| kind.names().any(|known| known == name))
 }
 
 /// Returns the kind of a document; `None` for other groups.
@@ -270,11 +270,11 @@ pub fn find(group: &str, version: &str, kind: &str) -> Result<Option<&'static Ki
         return Ok(None);
     }
     let Some(found) = lookup(group, kind) else {
-        let of_group = || KINDS.iter().filter(|k| k.group == group).map(|k| k.kind);
+        let of_group = KINDS.iter().filter(|k| k.group == group).map(|k| k.kind);
         let error = FieldError::new("kind", format!("group {group} has no kind {kind:?} that gitfleet reads"));
         // The very kind in another group is more likely meant than one that is spelled alike.
         let elsewhere = KINDS.iter().find(|k| k.kind == kind);
-        return Err(match (suggest(kind, of_group()), elsewhere) {
+        return Err(match (suggest(kind, of_group), elsewhere) {
             (_, Some(other)) => error.hint(format!("did you mean `{}/{}`?", other.group, other.versions[0])),
             (Some(close), None) => error.hint(format!("did you mean `{close}`?")),
             (None, None) => error,
@@ -346,8 +346,8 @@ fn managed(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {
 }
 
 fn below(prefix: &str, errors: Vec<FieldError>) -> Vec<FieldError> {
-    let nested = |error: FieldError| FieldError { field: format!("{prefix}.{}", error.field), ..error };
-    errors.into_iter().map(nested).collect()
+    let nested = errors.into_iter().map(|error| FieldError { field: format!("{prefix}.{}", error.field), ..error });
+    nested.collect()
 }
 
 fn set_binding(value: &Value) -> Result<(Metadata, Checked), Vec<FieldError>> {

@@ -55,7 +55,8 @@ pub fn parse(body: &str, bot: &str, short: bool) -> Chat {
     // People write the name of an App without the suffix that GitHub adds to its account.
     let prefixes = Prefixes { bot: bot.strip_suffix("[bot]").unwrap_or(bot), short };
     let mut commands = Vec::new();
-    let (mut mistake, mut is_misspelt) = (None, false);
+    let mut mistake = None;
+    let mut is_misspelt = false;
     for line in spoken_lines(body) {
         match prefixes.read(&line) {
             Chat::Silence => {}

@@ -106,19 +106,22 @@ pub(super) fn by_key(items: &[Value], key: &str) -> Option<BTreeMap<String, usiz
 }
 
 pub(super) fn same(hub: Option<&Value>, member: Option<&Value>) -> bool {
-    let empty = |value: Option<&Value>| match value {
-        None | Some(Value::Null) => true,
-        Some(Value::Array(items)) => items.is_empty(),
-        Some(Value::Object(fields)) => fields.is_empty(),
-        Some(_) => false,
-    };
     match (hub, member) {
         (Some(Value::Number(a)), Some(Value::Number(b))) => {
             // JSON distinguishes 1 and 1.0; an API server does not.
             a == b || ((a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64())
         }
         (Some(a), Some(b)) if a == b => true,
-        (a, b) => empty(a) && empty(b),
+        (a, b) => is_empty(a) && is_empty(b),
+    }
+}
+
+fn is_empty(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => true,
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(fields)) => fields.is_empty(),
+        Some(_) => false,
     }
 }
 

@@ -82,20 +82,22 @@ impl SubAssign<&Named> for Totals {
 impl Totals {
     /// Returns what is left of these after others, never below zero.
     pub(super) fn less(&self, others: &Self) -> Self {
-        let left = |(name, amount): (&String, &u128)| {
-            (name.clone(), amount.saturating_sub(others.extended.get(name).copied().unwrap_or_default()))
-        };
+        let extended = self.extended.iter().map(|(name, amount)| {
+            let other = others.extended.get(name).copied().unwrap_or_default();
+            (name.clone(), amount.saturating_sub(other))
+        });
         Self {
             cpu_milli: self.cpu_milli.saturating_sub(others.cpu_milli),
             memory_bytes: self.memory_bytes.saturating_sub(others.memory_bytes),
-            extended: self.extended.iter().map(left).collect(),
+            extended: extended.collect(),
         }
     }
 
     /// Returns extended resources as Kubernetes writes them: `8`, `1k`; at most `EXTENDED_MAX`.
     pub fn extended(&self) -> impl Iterator<Item = (&str, String)> {
-        let written = |amount: u128| scaled(amount, 1000, &["", "k", "M", "G", "T", "P", "E"]);
-        self.extended.iter().take(EXTENDED_MAX).map(move |(name, amount)| (name.as_str(), written(*amount)))
+        let suffixes = ["", "k", "M", "G", "T", "P", "E"];
+        let listed = self.extended.iter().take(EXTENDED_MAX);
+        listed.map(move |(name, amount)| (name.as_str(), scaled(*amount, 1000, &suffixes)))
     }
 
     /// Returns the cpu as Kubernetes writes it: `3`, `2500m`, `2k`.
@@ -196,13 +198,16 @@ impl Sum {
 
     /// Puts two together, resource by resource.
     fn each(&self, other: &Self, put: fn(i128, i128) -> i128) -> Self {
-        let of = |sum: &Self, name: &String| sum.extended.get(name).copied().unwrap_or_default();
         let names = self.extended.keys().chain(other.extended.keys());
         Self {
             cpu: put(self.cpu, other.cpu),
             memory: put(self.memory, other.memory),
-            extended: names.map(|name| (name.clone(), put(of(self, name), of(other, name)))).collect(),
+            extended: names.map(|name| (name.clone(), put(self.extended_of(name), other.extended_of(name)))).collect(),
         }
+    }
+
+    fn extended_of(&self, name: &str) -> i128 {
+        self.extended.get(name).copied().unwrap_or_default()
     }
 
     /// Rounds up to thousandths of a core and to bytes, as Kubernetes' scheduler does.
@@ -224,9 +229,10 @@ fn up(value: i128, unit: i128) -> u64 {
 
 impl From<&Resources> for Sum {
     fn from(resources: &Resources) -> Self {
-        let nanos = |quantity: Option<Quantity>| quantity.unwrap_or_default().0;
+        let cpu = resources.cpu.unwrap_or_default().0;
+        let memory = resources.memory.unwrap_or_default().0;
         let extended = resources.extended.iter().map(|(name, quantity)| (name.clone(), quantity.0));
-        Self { cpu: nanos(resources.cpu), memory: nanos(resources.memory), extended: extended.collect() }
+        Self { cpu, memory, extended: extended.collect() }
     }
 }
 
@@ -291,6 +297,12 @@ struct Requirements {
     requests: Resources,
 }
 
+impl Container {
+    fn requests(&self) -> Sum {
+        Sum::from(&self.resources.requests)
+    }
+}
+
 impl PodSpec {
     /// Tells whether the pod is bound to a node.
     pub(super) fn is_bound(&self) -> bool {
@@ -306,16 +318,17 @@ impl PodSpec {
     /// Source: Kubernetes component-helpers, `resource.PodRequests`, for `spec` alone: while a pod is being resized in place
     /// its new requests count, not the larger of old and new.
     pub(super) fn request(&self) -> (Amounts, Named) {
-        let requests = |container: &Container| Sum::from(&container.resources.requests);
-        let mut running = self.containers.iter().map(requests).fold(Sum::default(), |sum, asked| sum.plus(&asked));
-        let (mut sidecars, mut starting) = (Sum::default(), Sum::default());
+        let requests = self.containers.iter().map(Container::requests);
+        let mut running = requests.fold(Sum::default(), |sum, asked| sum.plus(&asked));
+        let mut sidecars = Sum::default();
+        let mut starting = Sum::default();
         for container in &self.init_containers {
             if container.restart_policy == "Always" {
-                running = running.plus(&requests(container));
-                sidecars = sidecars.plus(&requests(container));
+                running = running.plus(&container.requests());
+                sidecars = sidecars.plus(&container.requests());
                 starting = starting.max(&sidecars);
             } else {
-                starting = starting.max(&sidecars.plus(&requests(container)));
+                starting = starting.max(&sidecars.plus(&container.requests()));
             }
         }
         let needed = running.max(&starting);

@@ -79,7 +79,8 @@ impl Facts {
 
     /// Returns what is left for pods, by resource never below zero; `None` where nodes or pods are not known.
     pub fn available(&self) -> Option<Totals> {
-        let (nodes, requested) = (self.nodes.as_ref().ok()?, self.requested.as_ref().ok()?);
+        let nodes = self.nodes.as_ref().ok()?;
+        let requested = self.requested.as_ref().ok()?;
         Some(nodes.allocatable.less(requested))
     }
 
@@ -133,11 +134,6 @@ pub fn resource_usage(properties: &BTreeMap<String, String>) -> BTreeMap<&'stati
 
 /// Returns a cluster's properties in git: those of its status, overridden by the annotation. At most [`STATED_MAX`].
 pub fn stated(member: &MemberCluster) -> BTreeMap<String, String> {
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    };
     let status = member.status.as_ref();
     let listed = status.and_then(|s| s.get("properties")?.as_object()).into_iter().flatten();
     let listed = listed.filter_map(|(name, property)| Some((name.clone(), text(property.get("value")?)?)));
@@ -151,4 +147,13 @@ pub fn stated(member: &MemberCluster) -> BTreeMap<String, String> {
     let annotated = annotation.and_then(|text| annotations::parse_properties(text).ok()).unwrap_or_default();
     let all: BTreeMap<String, String> = listed.chain(usage).chain(annotated).collect();
     all.into_iter().take(STATED_MAX).collect()
+}
+
+/// Returns a quantity, which an API server takes as a number too.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
 }

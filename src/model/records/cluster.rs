@@ -140,8 +140,12 @@ impl ClusterRecord {
 
     /// Tells whether another record says the same of whether and since when it answers and belongs to the fleet.
     pub fn stands_as(&self, other: &Self) -> bool {
-        let of = |record: &Self| (record.online, record.left, record.left_with, record.kind, record.since);
-        of(self) == of(other) && self.message == other.message
+        self.online == other.online
+            && self.left == other.left
+            && self.left_with == other.left_with
+            && self.kind == other.kind
+            && self.since == other.since
+            && self.message == other.message
     }
 
     /// Creates the record of an unknown cluster.

@@ -131,8 +131,9 @@ impl Kept {
     /// Joins what another member keeps: any pause counts, and the newest held snapshot.
     pub fn join(&mut self, other: Self) {
         self.paused = self.paused.take().or(other.paused);
-        let is_newer = |held: &HeldSnapshot| self.held.as_ref().is_none_or(|known| known.index < held.index);
-        if let Some(held) = other.held.filter(is_newer) {
+        if let Some(held) = other.held
+            && self.held.as_ref().is_none_or(|known| known.index < held.index)
+        {
             self.held = Some(held);
         }
     }

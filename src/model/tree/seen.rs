@@ -73,7 +73,8 @@ impl Tree {
 
     /// As [`Tree::seen_by`], with other objects of some folders.
     pub(super) fn seen_with(&self, placement: &Placement, instead: &BTreeMap<&str, &[Manifest]>) -> SeenObjects<'_> {
-        let (folder, given) = (placement.folder(), placement.default_namespace());
+        let folder = placement.folder();
+        let given = placement.default_namespace();
         if folder.is_none() && given.is_none() && instead.is_empty() {
             return SeenObjects { manifests: Cow::Borrowed(&self.manifests), index: Cow::Borrowed(&self.index) };
         }
@@ -99,11 +100,11 @@ impl Tree {
     /// of these namespaces.
     pub fn in_given_namespaces(&self) -> Vec<Manifest> {
         let giving = self.placements.values().filter(|placement| placement.default_namespace().is_some());
-        let given = |placement| {
+        let given = giving.flat_map(|placement| {
             let seen = self.seen_by(placement).manifests.into_owned();
             seen.into_iter().filter(|manifest| !manifest.id.namespace.is_empty())
-        };
-        giving.flat_map(given).collect()
+        });
+        given.collect()
     }
 
     /// Returns the objects in a folder and below it.
@@ -119,11 +120,12 @@ impl Tree {
             by_path.partition_point(|at| path(*at) < folder)..by_path.partition_point(|at| path(*at) <= folder);
         // A dollar sign is the character after the number sign of further parts of a result, and a zero the one after the slash.
         let between = |first: char, end: char| {
-            let (first, end) = (format!("{folder}{first}"), format!("{folder}{end}"));
+            let first = format!("{folder}{first}");
+            let end = format!("{folder}{end}");
             by_path.partition_point(|at| *path(*at) < *first)..by_path.partition_point(|at| *path(*at) < *end)
         };
-        let (parts, below) = (by_path[between('#', '$')].iter(), by_path[between('/', '0')].iter());
-        let parts = parts.filter(|at| rendered_folder(path(**at)) == folder);
+        let parts = by_path[between('#', '$')].iter().filter(|at| rendered_folder(path(**at)) == folder);
+        let below = &by_path[between('/', '0')];
         by_path[exactly].iter().chain(parts).chain(below).map(|at| self.manifests[*at].clone()).collect()
     }
 
@@ -131,8 +133,8 @@ impl Tree {
     ///
     /// A folder that a placement names is closed to others, unless it encloses theirs; of several documents the nearest counts.
     fn namespaces_around(&self, folder: &str, manifests: &[Manifest]) -> Vec<Manifest> {
-        let is_namespace = |manifest: &&Manifest| manifest.id.group.is_empty() && manifest.id.kind == "Namespace";
-        let there: BTreeSet<&str> = manifests.iter().filter(is_namespace).map(|found| found.id.name.as_str()).collect();
+        let namespaces = manifests.iter().filter(|found| found.id.group.is_empty() && found.id.kind == "Namespace");
+        let there: BTreeSet<&str> = namespaces.map(|found| found.id.name.as_str()).collect();
         let needed: BTreeSet<&str> = manifests.iter().map(|manifest| manifest.id.namespace.as_str()).collect();
         let needed: BTreeSet<&str> = needed.difference(&there).copied().collect();
         let mut nearest: BTreeMap<&str, (usize, &Manifest)> = BTreeMap::new();

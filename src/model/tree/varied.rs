@@ -58,9 +58,9 @@ impl Tree {
         &'a self,
         placement: &'a Placement,
     ) -> impl Iterator<Item = (&'a str, &'a VariedFolder)> + 'a {
-        let folders = self.varied.iter().filter(move |_| placement.renders_for_cluster());
-        let is_seen = move |path: &str| placement.folder().is_none_or(|folder| holds(folder, path));
-        folders.map(|(path, varied)| (path.as_str(), varied)).filter(move |(path, _)| is_seen(path))
+        let varied = placement.renders_for_cluster().then_some(&self.varied);
+        let folders = varied.into_iter().flatten().map(|(path, varied)| (path.as_str(), varied));
+        folders.filter(move |(path, _)| placement.folder().is_none_or(|folder| holds(folder, path)))
     }
 
     /// Returns what a placement asks of clusters; `None` where it is not rendered for clusters.

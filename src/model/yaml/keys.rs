@@ -69,8 +69,10 @@ impl TruthKeys {
     /// Says that everything that was found since there were `from` of them belongs to the mapping around it, as a merge has it;
     /// `in_list` where it was read as elements of a list.
     pub(super) fn merge(&mut self, from: usize, in_list: bool) {
-        for key in self.found[from..].iter_mut().filter(|_| in_list) {
-            key.path.pop();
+        if in_list {
+            for key in &mut self.found[from..] {
+                key.path.pop();
+            }
         }
     }
 

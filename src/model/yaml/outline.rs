@@ -115,8 +115,8 @@ impl Outliner<'_> {
                 let is_flow = *style == StructureStyle::Flow;
                 let (items, end) = self.items(is_flow, range.end, depth)?;
                 // The parser says where the first item begins; the list does with its dash.
-                let first = items.first().filter(|_| !is_flow).map(|item| item.range.start);
-                let dash = first.and_then(|first| self.text[..first].rfind('-'));
+                let first = if is_flow { None } else { items.first() };
+                let dash = first.map(|item| item.range.start).and_then(|first| self.text[..first].rfind('-'));
                 let begin = dash.unwrap_or(range.start);
                 let column = dash.map_or(column, |dash| self.column(dash));
                 Ok(TextPart { range: begin..end, column, content: Content::List { items, is_flow } })

@@ -126,10 +126,16 @@ fn is_float(word: &str) -> bool {
         Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['-', '+']).unwrap_or(exponent))),
         None => (unsigned, None),
     };
-    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let has_digits = if whole.is_empty() { !fraction.is_empty() } else { true };
-    has_digits && digits(whole) && digits(fraction) && exponent.is_none_or(|e| !e.is_empty() && digits(e))
+    has_digits
+        && are_digits(whole)
+        && are_digits(fraction)
+        && exponent.is_none_or(|exponent| !exponent.is_empty() && are_digits(exponent))
+}
+
+fn are_digits(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Returns a float; an integral one within `i64` as an integer, as kubectl's JSON has it. Overflow is no number: unquoted

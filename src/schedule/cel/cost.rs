@@ -96,26 +96,30 @@ pub(super) fn check(expression: &IdedExpr, variable: &str) -> Result<(), Complai
     let cost = estimate(expression);
     if cost > EXPRESSION_COST_MAX {
         let message = format!("costs {cost} steps or more on every object, the limit is {EXPRESSION_COST_MAX}");
-        return Err(Complaint { node: expression.id, message });
+        return wrong(expression, message);
     }
     Ok(())
 }
 
+fn wrong(expression: &IdedExpr, message: String) -> Result<(), Complaint> {
+    Err(Complaint { node: expression.id, message })
+}
+
 fn check_names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, depth: usize) -> Result<(), Complaint> {
-    let wrong = |message: String| Err(Complaint { node: expression.id, message });
     // This walk is the first: the later recursions need no limit of their own.
     if depth > DEPTH_MAX {
-        return wrong(format!("nests deeper than {DEPTH_MAX} levels"));
+        return wrong(expression, format!("nests deeper than {DEPTH_MAX} levels"));
     }
     match &expression.expr {
         Expr::Ident(name) if !known.contains(&name.as_str()) && !names::TYPES.contains(&name.as_str()) => {
-            return wrong(format!("undeclared reference to '{name}' (in container '')"));
+            return wrong(expression, format!("undeclared reference to '{name}' (in container '')"));
         }
         Expr::Call(call) => {
             let qualified = names::qualified(call);
             if !names::exists(call, qualified.as_deref()) {
                 let name = &call.func_name;
-                return wrong(format!("undeclared reference to '{name}' (in container ''); it is not offered here"));
+                let message = format!("undeclared reference to '{name}' (in container ''); it is not offered here");
+                return wrong(expression, message);
             }
             // In `optional.of` the target is part of the name and no variable.
             if qualified.is_none()
@@ -136,7 +140,9 @@ fn check_names<'e>(expression: &'e IdedExpr, known: &mut Vec<&'e str>, depth: us
             inside.into_iter().try_for_each(|part| check_names(part, known, depth + 1))?;
             known.truncate(outside);
         }
-        Expr::Struct(made) => return wrong(format!("undeclared reference to '{}' (in container '')", made.type_name)),
+        Expr::Struct(made) => {
+            return wrong(expression, format!("undeclared reference to '{}' (in container '')", made.type_name));
+        }
         _ => children(expression).into_iter().try_for_each(|child| check_names(child, known, depth + 1))?,
     }
     Ok(())
@@ -164,18 +170,21 @@ fn parts(entry: &EntryExpr) -> Vec<&IdedExpr> {
 
 /// Returns the cost of an expression: literal lists count with their length, all others as one item.
 fn estimate(expression: &IdedExpr) -> u64 {
-    let parts = |parts: Vec<&IdedExpr>| parts.into_iter().map(estimate).fold(0, u64::saturating_add);
     match &expression.expr {
         Expr::Comprehension(loop_) => {
-            let body = parts(vec![&loop_.loop_cond, &loop_.loop_step]);
-            let around = parts(vec![&loop_.iter_range, &loop_.accu_init, &loop_.result]);
+            let body = total(&[&loop_.loop_cond, &loop_.loop_step]);
+            let around = total(&[&loop_.iter_range, &loop_.accu_init, &loop_.result]);
             items(&loop_.iter_range).saturating_mul(body).saturating_add(around)
         }
         Expr::Call(call) if names::REGEX.contains(&call.func_name.as_str()) => {
-            parts(children(expression)).saturating_add(REGEX_COST)
+            total(&children(expression)).saturating_add(REGEX_COST)
         }
-        _ => parts(children(expression)).saturating_add(1),
+        _ => total(&children(expression)).saturating_add(1),
     }
+}
+
+fn total(parts: &[&IdedExpr]) -> u64 {
+    parts.iter().map(|part| estimate(part)).fold(0, u64::saturating_add)
 }
 
 /// Returns the length of a list as far as the text shows it.

@@ -105,7 +105,7 @@ pub(super) fn add_to(context: &mut Context<'_, '_>) {
 }
 
 pub(super) fn add_validate(env: &mut Env) -> Result<(), DeclarationError> {
-    env.add_member_overload("validate", "format-validate", FORMAT_TYPE.to_owned(), vec![STRING_TYPE], |args| {
+    env.add_member_overload("validate", "format-validate", FORMAT_TYPE, vec![STRING_TYPE], |args| {
         let format = native::<Format>(&args, 0)?;
         if (format.is_of)(text(&args, 1)?) {
             return Ok(CowVal::owned(CelOptional::none()));

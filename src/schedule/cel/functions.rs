@@ -21,10 +21,11 @@ pub(super) type Native =
 
 /// Returns a cluster's scores by the name of their AddOnPlacementScore, each a list of `{name, value}`.
 pub(super) fn scores<'h>(objects: impl Iterator<Item = (&'h str, &'h AddOnScoreStatus)>) -> Box<dyn Val> {
-    let list = |status: &AddOnScoreStatus| -> Value {
-        status.scores.iter().map(|score| json!({"name": score.name, "value": score.value})).collect()
-    };
     json::whole(&Value::Object(objects.map(|(name, status)| (name.to_owned(), list(status))).collect()))
+}
+
+fn list(status: &AddOnScoreStatus) -> Value {
+    status.scores.iter().map(|score| json!({"name": score.name, "value": score.value})).collect()
 }
 
 pub(super) type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
@@ -55,15 +56,16 @@ pub(super) fn int<'b, 'v>(value: i64) -> CelResult<'b, 'v> {
 }
 
 macro_rules! native_value {
-    ($type:ident, $static:ident, $name:literal, $equals:expr) => {
-        static $static: Type = Type::new_unspecified_type($name);
+    ($type:ident, $constant:ident, $name:literal, $equals:expr) => {
+        const $constant: Type = Type::new_unspecified_type($name);
 
         impl Val for $type {
             fn get_type(&self) -> &Type {
-                &$static
+                Self::cel_type()
             }
             fn cel_type() -> &'static Type {
-                &$static
+                static TYPE: Type = $constant;
+                &TYPE
             }
             fn equals(&self, other: &dyn Val) -> bool {
                 let equals: fn(&$type, &$type) -> bool = $equals;
@@ -99,7 +101,6 @@ pub(super) fn quantities(env: &mut Env) -> Result<(), DeclarationError> {
     fn compared(args: &Args<'_, '_>) -> Result<Ordering, ExecutionError> {
         Ok(native::<CelQuantity>(args, 0)?.0.cmp(&native::<CelQuantity>(args, 1)?.0))
     }
-    let of = || QUANTITY_TYPE.to_owned();
     env.add_overload("quantity", "string_to_quantity", vec![STRING_TYPE], |args| {
         let nanos = quantity_nanos(text(&args, 0)?);
         Ok(CowVal::owned(CelQuantity(nanos.ok_or_else(|| ExecutionError::function_error("quantity", "no quantity"))?)))
@@ -107,30 +108,40 @@ pub(super) fn quantities(env: &mut Env) -> Result<(), DeclarationError> {
     env.add_overload("isQuantity", "is_quantity_string", vec![STRING_TYPE], |args| {
         yes(quantity_nanos(text(&args, 0)?).is_some())
     })?;
-    env.add_member_overload("isInteger", "quantity_is_integer", of(), vec![], |args| {
+    env.add_member_overload("isInteger", "quantity_is_integer", QUANTITY_TYPE, vec![], |args| {
         yes(whole(native(&args, 0)?).is_some())
     })?;
-    env.add_member_overload("asInteger", "quantity_as_integer", of(), vec![], |args| {
+    env.add_member_overload("asInteger", "quantity_as_integer", QUANTITY_TYPE, vec![], |args| {
         let whole = whole(native(&args, 0)?);
         int(whole.ok_or_else(|| ExecutionError::function_error("asInteger", "is no whole number of 64 bits"))?)
     })?;
-    env.add_member_overload("asApproximateFloat", "quantity_as_float", of(), vec![], |args| {
+    env.add_member_overload("asApproximateFloat", "quantity_as_float", QUANTITY_TYPE, vec![], |args| {
         let CelQuantity(nanos) = native::<CelQuantity>(&args, 0)?;
         #[allow(clippy::cast_precision_loss, reason = "approximate by name")]
         Ok(CowVal::owned(CelDouble::from(*nanos as f64 / UNIT as f64)))
     })?;
-    env.add_member_overload("sign", "quantity_sign", of(), vec![], |args| {
+    env.add_member_overload("sign", "quantity_sign", QUANTITY_TYPE, vec![], |args| {
         int(i64::try_from(native::<CelQuantity>(&args, 0)?.0.signum()).unwrap_or(0))
     })?;
-    env.add_member_overload("add", "quantity_add", of(), vec![of()], |args| sum(&args, 1, operand(&args)?))?;
-    env.add_member_overload("add", "quantity_add_int", of(), vec![INT_TYPE], |args| sum(&args, 1, operand(&args)?))?;
-    env.add_member_overload("sub", "quantity_sub", of(), vec![of()], |args| sum(&args, -1, operand(&args)?))?;
-    env.add_member_overload("sub", "quantity_sub_int", of(), vec![INT_TYPE], |args| sum(&args, -1, operand(&args)?))?;
-    env.add_member_overload("compareTo", "quantity_compare_to", of(), vec![of()], |args| int(compared(&args)? as i64))?;
-    env.add_member_overload("isGreaterThan", "quantity_is_greater_than", of(), vec![of()], |args| {
+    env.add_member_overload("add", "quantity_add", QUANTITY_TYPE, vec![QUANTITY_TYPE], |args| {
+        sum(&args, 1, operand(&args)?)
+    })?;
+    env.add_member_overload("add", "quantity_add_int", QUANTITY_TYPE, vec![INT_TYPE], |args| {
+        sum(&args, 1, operand(&args)?)
+    })?;
+    env.add_member_overload("sub", "quantity_sub", QUANTITY_TYPE, vec![QUANTITY_TYPE], |args| {
+        sum(&args, -1, operand(&args)?)
+    })?;
+    env.add_member_overload("sub", "quantity_sub_int", QUANTITY_TYPE, vec![INT_TYPE], |args| {
+        sum(&args, -1, operand(&args)?)
+    })?;
+    env.add_member_overload("compareTo", "quantity_compare_to", QUANTITY_TYPE, vec![QUANTITY_TYPE], |args| {
+        int(compared(&args)? as i64)
+    })?;
+    env.add_member_overload("isGreaterThan", "quantity_is_greater_than", QUANTITY_TYPE, vec![QUANTITY_TYPE], |args| {
         yes(compared(&args)?.is_gt())
     })?;
-    env.add_member_overload("isLessThan", "quantity_is_less_than", of(), vec![of()], |args| {
+    env.add_member_overload("isLessThan", "quantity_is_less_than", QUANTITY_TYPE, vec![QUANTITY_TYPE], |args| {
         yes(compared(&args)?.is_lt())
     })
 }
@@ -176,25 +187,28 @@ pub(super) fn versions(env: &mut Env) -> Result<(), DeclarationError> {
     fn number<'b, 'v>(number: u64) -> CelResult<'b, 'v> {
         int(i64::try_from(number).unwrap_or(i64::MAX))
     }
-    let of = || VERSION_TYPE.to_owned();
     env.add_overload("semver", "string_to_semver", vec![STRING_TYPE], version)?;
     env.add_overload("semver", "string_bool_to_semver", vec![STRING_TYPE, BOOL_TYPE], version)?;
     env.add_overload("isSemver", "is_semver_string", vec![STRING_TYPE], is_version)?;
     env.add_overload("isSemver", "is_semver_string_bool", vec![STRING_TYPE, BOOL_TYPE], is_version)?;
-    env.add_member_overload("major", "semver_major", of(), vec![], |args| {
+    env.add_member_overload("major", "semver_major", VERSION_TYPE, vec![], |args| {
         number(native::<Version>(&args, 0)?.0.major)
     })?;
-    env.add_member_overload("minor", "semver_minor", of(), vec![], |args| {
+    env.add_member_overload("minor", "semver_minor", VERSION_TYPE, vec![], |args| {
         number(native::<Version>(&args, 0)?.0.minor)
     })?;
-    env.add_member_overload("patch", "semver_patch", of(), vec![], |args| {
+    env.add_member_overload("patch", "semver_patch", VERSION_TYPE, vec![], |args| {
         number(native::<Version>(&args, 0)?.0.patch)
     })?;
-    env.add_member_overload("compareTo", "semver_compare_to", of(), vec![of()], |args| int(compared(&args)? as i64))?;
-    env.add_member_overload("isGreaterThan", "semver_is_greater_than", of(), vec![of()], |args| {
+    env.add_member_overload("compareTo", "semver_compare_to", VERSION_TYPE, vec![VERSION_TYPE], |args| {
+        int(compared(&args)? as i64)
+    })?;
+    env.add_member_overload("isGreaterThan", "semver_is_greater_than", VERSION_TYPE, vec![VERSION_TYPE], |args| {
         yes(compared(&args)?.is_gt())
     })?;
-    env.add_member_overload("isLessThan", "semver_is_less_than", of(), vec![of()], |args| yes(compared(&args)?.is_lt()))
+    env.add_member_overload("isLessThan", "semver_is_less_than", VERSION_TYPE, vec![VERSION_TYPE], |args| {
+        yes(compared(&args)?.is_lt())
+    })
 }
 
 /// Returns a version without `v`, without leading zeros, and with three numbers.
@@ -204,12 +218,14 @@ fn normal_version(written: &str) -> String {
     let mut numbers: Vec<&str> = numbers.split('.').collect();
     // Not truncated to three: the parser must refuse a fourth number.
     numbers.resize(numbers.len().max(3), "0");
-    let short = |number: &&str| match number.trim_start_matches('0') {
-        // A zero is nothing but leading zeros. An empty part stays empty and is refused.
-        "" if !number.is_empty() => "0".to_owned(),
-        short => short.to_owned(),
-    };
-    format!("{}{rest}", numbers.iter().map(short).collect::<Vec<_>>().join("."))
+    for number in &mut numbers {
+        *number = match number.trim_start_matches('0') {
+            // A zero is nothing but leading zeros. An empty part stays empty and is refused.
+            "" if !number.is_empty() => "0",
+            short => short,
+        };
+    }
+    format!("{}{rest}", numbers.join("."))
 }
 
 /// Source: Kubernetes, CEL list library; `parseJSON` is Open Cluster Management's.
@@ -235,11 +251,13 @@ pub(super) fn texts_and_lists(env: &mut Env) -> Result<(), DeclarationError> {
         Ok(CowVal::Owned(total?))
     })?;
     env.add_member_overload("indexOf", "list_index_of", LIST_TYPE, vec![DYN_TYPE], |args| {
-        let (items, wanted) = (items(&args)?, args.get(1).ok_or_else(|| unexpected("value"))?);
+        let items = items(&args)?;
+        let wanted = args.get(1).ok_or_else(|| unexpected("value"))?;
         int(items.iter().position(|item| item.equals(wanted.as_ref())).map_or(-1, |at| i64::try_from(at).unwrap_or(-1)))
     })?;
     env.add_member_overload("lastIndexOf", "list_last_index_of", LIST_TYPE, vec![DYN_TYPE], |args| {
-        let (items, wanted) = (items(&args)?, args.get(1).ok_or_else(|| unexpected("value"))?);
+        let items = items(&args)?;
+        let wanted = args.get(1).ok_or_else(|| unexpected("value"))?;
         int(items
             .iter()
             .rposition(|item| item.equals(wanted.as_ref()))

@@ -126,8 +126,9 @@ impl Expressions {
         let mut context = Context::with_env(environment.clone());
         environment::add_to(&mut context, &meter);
         Patterns::default().add_to(&mut context);
-        let holds = |candidate: &T| self.holds(subject(candidate), &context, &meter);
-        stacker::grow(STACK_SIZE, || candidates.filter(holds).collect())
+        stacker::grow(STACK_SIZE, || {
+            candidates.filter(|candidate| self.holds(subject(candidate), &context, &meter)).collect()
+        })
     }
 
     fn holds<'o>(&self, subject: Subject<'o>, around: &Context<'_, 'o>, meter: &CostMeter) -> bool {
@@ -189,9 +190,6 @@ pub fn complaint(variable: &str, expression: &str) -> Option<String> {
 }
 
 fn compile(environment: &Env, variable: &str, text: &str) -> Result<Expression, String> {
-    let failed = |line: isize, column: isize, message: &str| {
-        format!("compilation failed: ERROR: <input>:{line}:{column}: {message}")
-    };
     let length = text.chars().count();
     if length > EXPRESSION_LENGTH_MAX {
         return Err(failed(1, 1, &format!("has {length} characters, the limit is {EXPRESSION_LENGTH_MAX}")));
@@ -204,7 +202,12 @@ fn compile(environment: &Env, variable: &str, text: &str) -> Result<Expression, 
             let before: String = text.chars().take(offset).collect();
             let line = before.matches('\n').count() + 1;
             let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-            Err(format!("compilation failed: ERROR: <input>:{line}:{column}: {}", complaint.message))
+            Err(failed(line, column, &complaint.message))
         }
     }
+}
+
+/// Returns the message for an error at a place in the text.
+fn failed(line: usize, column: usize, message: &str) -> String {
+    format!("compilation failed: ERROR: <input>:{line}:{column}: {message}")
 }

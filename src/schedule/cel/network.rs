@@ -54,7 +54,10 @@ fn network_of(text: &str) -> Option<Network> {
     let (address, bits) = text.rsplit_once('/')?;
     let address = address_of(address)?;
     let is_plain = bits == "0" || (bits.starts_with(|c: char| matches!(c, '1'..='9')) && bits.len() <= 3);
-    let bits = bits.parse().ok().filter(|_| is_plain)?;
+    if !is_plain {
+        return None;
+    }
+    let bits = bits.parse().ok()?;
     let width = if address.is_ipv4() { 32 } else { 128 };
     (bits <= width).then_some(Network { address, bits })
 }
@@ -73,32 +76,33 @@ pub(super) fn add_to(env: &mut Env) -> Result<(), DeclarationError> {
 }
 
 fn addresses(env: &mut Env) -> Result<(), DeclarationError> {
-    let of = || ADDRESS_TYPE.to_owned();
     env.add_overload("ip", "string_to_ip", vec![STRING_TYPE], |args| Ok(CowVal::owned(Address(address(&args, 0)?))))?;
     env.add_overload("isIP", "is_ip", vec![STRING_TYPE], |args| yes(address_of(text(&args, 0)?).is_some()))?;
     env.add_overload("ip.isCanonical", "ip_is_canonical", vec![STRING_TYPE], |args| {
         yes(address(&args, 0)?.to_string() == text(&args, 0)?)
     })?;
-    env.add_overload("string", "ip_to_string", vec![of()], |args| told(native::<Address>(&args, 0)?.0.to_string()))?;
-    env.add_member_overload("family", "ip_family", of(), vec![], |args| {
+    env.add_overload("string", "ip_to_string", vec![ADDRESS_TYPE], |args| {
+        told(native::<Address>(&args, 0)?.0.to_string())
+    })?;
+    env.add_member_overload("family", "ip_family", ADDRESS_TYPE, vec![], |args| {
         int(if native::<Address>(&args, 0)?.0.is_ipv4() { 4 } else { 6 })
     })?;
-    env.add_member_overload("isUnspecified", "ip_is_unspecified", of(), vec![], |args| {
+    env.add_member_overload("isUnspecified", "ip_is_unspecified", ADDRESS_TYPE, vec![], |args| {
         yes(native::<Address>(&args, 0)?.0.is_unspecified())
     })?;
-    env.add_member_overload("isLoopback", "ip_is_loopback", of(), vec![], |args| {
+    env.add_member_overload("isLoopback", "ip_is_loopback", ADDRESS_TYPE, vec![], |args| {
         yes(native::<Address>(&args, 0)?.0.is_loopback())
     })?;
-    env.add_member_overload("isLinkLocalMulticast", "ip_is_link_local_multicast", of(), vec![], |args| {
+    env.add_member_overload("isLinkLocalMulticast", "ip_is_link_local_multicast", ADDRESS_TYPE, vec![], |args| {
         yes(match native::<Address>(&args, 0)?.0 {
             IpAddr::V4(address) => address.octets().starts_with(&[224, 0, 0]),
             IpAddr::V6(address) => address.segments()[0] & 0xff0f == 0xff02,
         })
     })?;
-    env.add_member_overload("isLinkLocalUnicast", "ip_is_link_local_unicast", of(), vec![], |args| {
+    env.add_member_overload("isLinkLocalUnicast", "ip_is_link_local_unicast", ADDRESS_TYPE, vec![], |args| {
         yes(is_link_local(native::<Address>(&args, 0)?.0))
     })?;
-    env.add_member_overload("isGlobalUnicast", "ip_is_global_unicast", of(), vec![], |args| {
+    env.add_member_overload("isGlobalUnicast", "ip_is_global_unicast", ADDRESS_TYPE, vec![], |args| {
         let address = native::<Address>(&args, 0)?.0;
         let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
         let is_other = address.is_unspecified() || address.is_loopback() || address.is_multicast();
@@ -114,32 +118,31 @@ fn is_link_local(address: IpAddr) -> bool {
 }
 
 fn networks(env: &mut Env) -> Result<(), DeclarationError> {
-    let of = || NETWORK_TYPE.to_owned();
     env.add_overload("cidr", "string_to_cidr", vec![STRING_TYPE], |args| Ok(CowVal::owned(network(&args, 0)?)))?;
     env.add_overload("isCIDR", "is_cidr", vec![STRING_TYPE], |args| yes(network_of(text(&args, 0)?).is_some()))?;
-    env.add_overload("string", "cidr_to_string", vec![of()], |args| {
+    env.add_overload("string", "cidr_to_string", vec![NETWORK_TYPE], |args| {
         let Network { address, bits } = native::<Network>(&args, 0)?;
         told(format!("{address}/{bits}"))
     })?;
-    env.add_member_overload("ip", "cidr_ip", of(), vec![], |args| {
+    env.add_member_overload("ip", "cidr_ip", NETWORK_TYPE, vec![], |args| {
         Ok(CowVal::owned(Address(native::<Network>(&args, 0)?.address)))
     })?;
-    env.add_member_overload("masked", "cidr_masked", of(), vec![], |args| {
+    env.add_member_overload("masked", "cidr_masked", NETWORK_TYPE, vec![], |args| {
         Ok(CowVal::owned(native::<Network>(&args, 0)?.masked()))
     })?;
-    env.add_member_overload("prefixLength", "cidr_prefix_length", of(), vec![], |args| {
+    env.add_member_overload("prefixLength", "cidr_prefix_length", NETWORK_TYPE, vec![], |args| {
         int(native::<Network>(&args, 0)?.bits.into())
     })?;
-    env.add_member_overload("containsIP", "cidr_contains_ip_string", of(), vec![STRING_TYPE], |args| {
+    env.add_member_overload("containsIP", "cidr_contains_ip_string", NETWORK_TYPE, vec![STRING_TYPE], |args| {
         yes(native::<Network>(&args, 0)?.contains(address(&args, 1)?))
     })?;
-    env.add_member_overload("containsIP", "cidr_contains_ip_ip", of(), vec![ADDRESS_TYPE.to_owned()], |args| {
+    env.add_member_overload("containsIP", "cidr_contains_ip_ip", NETWORK_TYPE, vec![ADDRESS_TYPE], |args| {
         yes(native::<Network>(&args, 0)?.contains(native::<Address>(&args, 1)?.0))
     })?;
-    env.add_member_overload("containsCIDR", "cidr_contains_cidr_string", of(), vec![STRING_TYPE], |args| {
+    env.add_member_overload("containsCIDR", "cidr_contains_cidr_string", NETWORK_TYPE, vec![STRING_TYPE], |args| {
         yes(contains_all(native(&args, 0)?, &network(&args, 1)?))
     })?;
-    env.add_member_overload("containsCIDR", "cidr_contains_cidr", of(), vec![of()], |args| {
+    env.add_member_overload("containsCIDR", "cidr_contains_cidr", NETWORK_TYPE, vec![NETWORK_TYPE], |args| {
         yes(contains_all(native(&args, 0)?, native(&args, 1)?))
     })
 }

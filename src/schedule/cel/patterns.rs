@@ -15,23 +15,26 @@ const PATTERN_SIZE_MAX: usize = 1 << 20;
 /// Compiled patterns that one evaluation of a predicate keeps. Literal patterns are few; others are built from cluster data.
 const PATTERNS_MAX: usize = 64;
 
+fn no_pattern() -> ExecutionError {
+    ExecutionError::function_error("matches", "not a pattern, or one that is too large")
+}
+
 /// The patterns that an evaluation of a predicate has compiled.
 #[derive(Clone, Default)]
 pub(super) struct Patterns(Arc<Mutex<BTreeMap<String, Option<Regex>>>>);
 
 impl Patterns {
     fn compiled(&self, pattern: &str) -> Result<Regex, ExecutionError> {
-        let wrong = || ExecutionError::function_error("matches", "not a pattern, or one that is too large");
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(regex) = known.get(pattern) {
-            return regex.clone().ok_or_else(wrong);
+            return regex.clone().ok_or_else(no_pattern);
         }
         let regex = RegexBuilder::new(pattern).size_limit(PATTERN_SIZE_MAX).build().ok();
         if known.len() < PATTERNS_MAX {
             // Errors are kept as well, or each cluster would compile the pattern again.
             known.insert(pattern.to_owned(), regex.clone());
         }
-        regex.ok_or_else(wrong)
+        regex.ok_or_else(no_pattern)
     }
 
     /// Registers the functions.

@@ -52,15 +52,17 @@ fn parsed(text: &str, in_request: bool) -> Option<Url> {
     }
     let (scheme, rest) = scheme(text)?;
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (scheme, query) = (scheme.to_ascii_lowercase(), query.to_owned());
+    let scheme = scheme.to_ascii_lowercase();
+    let query = query.to_owned();
+    // After a scheme without a slash nothing is split further; a request cannot be relative.
     if !rest.starts_with('/') && (in_request || !scheme.is_empty()) {
         let opaque = rest.to_owned();
         return (!scheme.is_empty()).then_some(Url { scheme, opaque, query, ..Url::default() });
     }
     let has_authority = !scheme.is_empty() || (!in_request && !rest.starts_with("///"));
-    let (authority, path) = match rest.strip_prefix("//").filter(|_| has_authority) {
-        Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
-        None => ("", rest),
+    let (authority, path) = match rest.strip_prefix("//") {
+        Some(rest) if has_authority => rest.split_at(rest.find('/').unwrap_or(rest.len())),
+        _ => ("", rest),
     };
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     if !user.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&b)) {
@@ -72,8 +74,7 @@ fn parsed(text: &str, in_request: bool) -> Option<Url> {
 
 /// Returns the scheme, which may be missing, and what follows it.
 fn scheme(text: &str) -> Option<(&str, &str)> {
-    let is_inner = |b: u8| b.is_ascii_digit() || b"+-.".contains(&b);
-    match text.bytes().position(|b| !b.is_ascii_alphabetic() && !is_inner(b)) {
+    match text.bytes().position(|b| !b.is_ascii_alphanumeric() && !b"+-.".contains(&b)) {
         Some(0) if text.starts_with(':') => None,
         Some(end) if text.as_bytes()[end] == b':' && text.as_bytes()[0].is_ascii_alphabetic() => {
             Some((&text[..end], &text[end + 1..]))
@@ -92,17 +93,22 @@ fn host_of(written: &str) -> Option<String> {
     }
     // A zone of an address may escape more than a name.
     let (name, zone) = if name.starts_with('[') { name.split_once("%25").unwrap_or((name, "")) } else { (name, "") };
-    let is_plain = |b: u8| !b.is_ascii() || b.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"%".contains(&b);
-    if !name.bytes().chain(zone.bytes()).all(is_plain) {
+    if !name.bytes().chain(zone.bytes()).all(is_plain_in_host) {
         return None;
     }
     // In a name, escapes stand for what is not ASCII, or for a percent sign.
-    let is_ascii = |(at, _): (usize, &str)| matches!(name.as_bytes().get(at + 1), Some(b'0'..=b'7'));
-    if name.match_indices('%').any(|escape| is_ascii(escape) && !name[escape.0..].starts_with("%25")) {
-        return None;
+    for (at, _) in name.match_indices('%') {
+        let is_ascii = matches!(name.as_bytes().get(at + 1), Some(b'0'..=b'7'));
+        if is_ascii && !name[at..].starts_with("%25") {
+            return None;
+        }
     }
     let zone = if zone.is_empty() { String::new() } else { format!("%{}", unescaped(zone)?) };
     Some(format!("{}{zone}{port}", unescaped(name)?))
+}
+
+fn is_plain_in_host(b: u8) -> bool {
+    !b.is_ascii() || b.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"%".contains(&b)
 }
 
 fn is_port(text: &str) -> bool {
@@ -116,7 +122,11 @@ fn unescaped(text: &str) -> Option<String> {
     while let Some((&first, after)) = rest.split_first() {
         if first == b'%' {
             let digits = std::str::from_utf8(after.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?);
+            // The standard library reads a sign, too.
+            if digits.starts_with('+') {
+                return None;
+            }
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
             rest = &after[2..];
         } else {
             bytes.push(first);
@@ -128,13 +138,19 @@ fn unescaped(text: &str) -> Option<String> {
 
 /// Returns a path as it is written in a request: as it is where it can stand there, else escaped again.
 fn escaped(path: &str) -> Option<String> {
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&b);
     let meaning = unescaped(path)?;
-    if path == "*" || path.bytes().all(|b| is_plain(b) || b"!'()*[]%".contains(&b)) {
+    if path == "*" || path.bytes().all(|b| is_plain_in_path(b) || b"!'()*[]%".contains(&b)) {
         return Some(path.to_owned());
     }
-    let escape = |b: u8| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") };
-    Some(meaning.bytes().map(escape).collect())
+    let escaped = meaning.bytes().map(|b| match is_plain_in_path(b) {
+        true => char::from(b).to_string(),
+        false => format!("%{b:02X}"),
+    });
+    Some(escaped.collect())
+}
+
+fn is_plain_in_path(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&b)
 }
 
 /// Returns the values of each key; a pair that cannot be read is left out.
@@ -142,8 +158,10 @@ fn query(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let read = |part: &str| unescaped(&part.replace('+', " "));
-        if let (Some(key), Some(value)) = (read(key), read(value)) {
+        // A plus sign stands for a space here.
+        if let Some(key) = unescaped(&key.replace('+', " "))
+            && let Some(value) = unescaped(&value.replace('+', " "))
+        {
             values.entry(key).or_default().push(value);
         }
     }
@@ -154,20 +172,21 @@ pub(super) fn add_to(env: &mut Env) -> Result<(), DeclarationError> {
     fn url<'a>(args: &'a Args<'_, '_>) -> Result<&'a Url, ExecutionError> {
         native(args, 0)
     }
-    let of = || URL_TYPE.to_owned();
     env.add_overload("url", "string_to_url", vec![STRING_TYPE], |args| {
         let url = url_of(text(&args, 0)?).ok_or_else(|| ExecutionError::function_error("url", "no URL"))?;
         Ok(CowVal::owned(url))
     })?;
     env.add_overload("isURL", "is_url_string", vec![STRING_TYPE], |args| yes(is_url(text(&args, 0)?)))?;
-    env.add_member_overload("getScheme", "url_get_scheme", of(), vec![], |args| told(&url(&args)?.scheme))?;
-    env.add_member_overload("getHost", "url_get_host", of(), vec![], |args| told(&url(&args)?.host))?;
-    env.add_member_overload("getHostname", "url_get_hostname", of(), vec![], |args| {
+    env.add_member_overload("getScheme", "url_get_scheme", URL_TYPE, vec![], |args| told(&url(&args)?.scheme))?;
+    env.add_member_overload("getHost", "url_get_host", URL_TYPE, vec![], |args| told(&url(&args)?.host))?;
+    env.add_member_overload("getHostname", "url_get_hostname", URL_TYPE, vec![], |args| {
         told(name_and_port(url(&args)?).0)
     })?;
-    env.add_member_overload("getPort", "url_get_port", of(), vec![], |args| told(name_and_port(url(&args)?).1))?;
-    env.add_member_overload("getEscapedPath", "url_get_escaped_path", of(), vec![], |args| told(&url(&args)?.path))?;
-    env.add_member_overload("getQuery", "url_get_query", of(), vec![], |args| {
+    env.add_member_overload("getPort", "url_get_port", URL_TYPE, vec![], |args| told(name_and_port(url(&args)?).1))?;
+    env.add_member_overload("getEscapedPath", "url_get_escaped_path", URL_TYPE, vec![], |args| {
+        told(&url(&args)?.path)
+    })?;
+    env.add_member_overload("getQuery", "url_get_query", URL_TYPE, vec![], |args| {
         Ok(CowVal::Owned(values::whole(&json!(query(&url(&args)?.query)))))
     })
 }

@@ -58,11 +58,13 @@ pub(super) fn differing_scores(
     before: Option<&AddOnScoreStatus>,
     after: Option<&AddOnScoreStatus>,
 ) -> Option<BTreeSet<String>> {
-    let values = |status: Option<&AddOnScoreStatus>| -> BTreeMap<String, i32> {
-        status.into_iter().flat_map(|status| &status.scores).map(|score| (score.name.clone(), score.value)).collect()
-    };
     let same_end = before.and_then(|status| status.valid_until) == after.and_then(|status| status.valid_until);
     same_end.then(|| differing_keys(&values(before), &values(after)))
+}
+
+/// Returns the value of each score.
+fn values(status: Option<&AddOnScoreStatus>) -> BTreeMap<String, i32> {
+    status.into_iter().flat_map(|status| &status.scores).map(|score| (score.name.clone(), score.value)).collect()
 }
 
 /// Returns the keys whose values differ.

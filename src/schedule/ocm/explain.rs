@@ -79,14 +79,6 @@ fn ranked(request: &Request<'_>, outcome: &OcmOutcome) -> Vec<ClusterExplanation
     }
     let mut order: Vec<usize> = (0..slots.len()).collect();
     order.sort_by_key(|&position| (Reverse(outcome.scores[position].1), slots[position]));
-    let total = |position: usize| outcome.scores[order[position]].1;
-    let tie_break = |at: usize| {
-        let equal = |other: usize| (other < order.len() && total(other) == total(at)).then_some(other);
-        let after = || Some((equal(at.checked_sub(1)?)?, "after"));
-        let (other, word) = equal(at + 1).map(|other| (other, "before")).or_else(after)?;
-        let name = &hub.names()[slots[order[other]] as usize];
-        Some(format!("as good as {name}, and {word} it: the smaller name comes first"))
-    };
     let explained = order.iter().enumerate().map(|(at, &position)| {
         let slot = slots[position];
         let picked = outcome.selected.contains(slot as usize);
@@ -100,20 +92,30 @@ fn ranked(request: &Request<'_>, outcome: &OcmOutcome) -> Vec<ClusterExplanation
             scores: std::mem::take(&mut terms[position]),
             decided_score: None,
             rank: Some(at + 1),
-            tie_break: tie_break(at),
+            tie_break: tie_break(hub, &outcome.scores, &order, at),
             reason: format!("{verb}: rank {} of {}", at + 1, slots.len()),
         }
     });
     explained.collect()
 }
 
+/// Returns why the cluster at a place of the order stands beside another with the same total.
+fn tie_break(hub: &Hub, scores: &[(u32, i64)], order: &[usize], at: usize) -> Option<String> {
+    let (_, total) = scores[order[at]];
+    let next = order.get(at + 1).map(|&position| scores[position]);
+    let previous = at.checked_sub(1).map(|before| scores[order[before]]);
+    let (slot, word) = match (next, previous) {
+        (Some((slot, of_next)), _) if of_next == total => (slot, "before"),
+        (_, Some((slot, of_previous))) if of_previous == total => (slot, "after"),
+        _ => return None,
+    };
+    let name = &hub.names()[slot as usize];
+    Some(format!("as good as {name}, and {word} it: the smaller name comes first"))
+}
+
 /// Returns the input of a prioritizer; `count` is the number of decisions of others that name the cluster.
 fn observed(request: &Request<'_>, kind: &PrioritizerKind, slot: u32, count: u32) -> Option<String> {
     let hub = request.hub;
-    let text = |quantity: &Quantity| match quantity {
-        Quantity::Text(text) => text.clone(),
-        Quantity::Number(number) => number.to_string(),
-    };
     match kind {
         PrioritizerKind::Balance => match count {
             1 => Some("1 decision of another placement".to_owned()),
@@ -123,7 +125,10 @@ fn observed(request: &Request<'_>, kind: &PrioritizerKind, slot: u32, count: u32
             let held = hub.held(request.key).is_some_and(|held| held.contains(slot as usize));
             Some(if held { "picked before" } else { "not picked before" }.to_owned())
         }
-        PrioritizerKind::Resource(resource) => hub.member(slot).allocatable.get(RESOURCES[*resource].0).map(text),
+        PrioritizerKind::Resource(resource) => match hub.member(slot).allocatable.get(RESOURCES[*resource].0)? {
+            Quantity::Text(text) => Some(text.clone()),
+            Quantity::Number(number) => Some(number.to_string()),
+        },
         PrioritizerKind::AddOn(coordinate) => {
             let (values, until) = hub.score_columns(&coordinate.resource_name, &coordinate.score_name)?;
             let value = values.map_or(0, |values| values[slot as usize]);

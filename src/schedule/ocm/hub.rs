@@ -326,8 +326,9 @@ impl Hub {
 
     /// Returns the sets that have a cluster.
     pub(super) fn sets_of(&self, slot: usize) -> BTreeSet<String> {
-        let has = |set: &Set| set.members.as_ref().is_ok_and(|members| members.contains(slot));
-        self.sets.iter().filter(|(_, set)| has(set)).map(|(name, _)| name.clone()).collect()
+        let having =
+            self.sets.iter().filter(|(_, set)| set.members.as_ref().is_ok_and(|members| members.contains(slot)));
+        having.map(|(name, _)| name.clone()).collect()
     }
 
     fn replace(&mut self, slot: usize, member: OcmMember) {
@@ -380,14 +381,9 @@ impl Hub {
     /// Changes the list of clusters, and moves the decisions to the new slots.
     fn move_slots(&mut self, change: impl FnOnce(&mut Self)) {
         let held = std::mem::take(&mut self.held);
-        let named = |held: &HeldDecisions| {
-            let mut names: Vec<ClusterName> = held.slots.ones().map(|slot| self.names[slot].clone()).collect();
-            names.extend(held.others.iter().flat_map(|(name, count)| (0..*count).map(|_| name.clone())));
-            names
-        };
         // Decisions are stored by slot, so they are converted to names before slots shift.
         let decisions: Vec<(Key, Vec<ClusterName>)> =
-            held.iter().map(|(key, held)| (key.clone(), named(held))).collect();
+            held.iter().map(|(key, held)| (key.clone(), self.names_of(held))).collect();
         change(self);
         self.rebuild();
         for (key, names) in decisions {
@@ -395,13 +391,22 @@ impl Hub {
         }
     }
 
+    /// Returns the names in decisions, each as often as it is there.
+    fn names_of(&self, held: &HeldDecisions) -> Vec<ClusterName> {
+        let mut names: Vec<ClusterName> = held.slots.ones().map(|slot| self.names[slot].clone()).collect();
+        names.extend(held.others.iter().flat_map(|(name, count)| (0..*count).map(|_| name.clone())));
+        names
+    }
+
     fn rebuild(&mut self) {
         let slots = self.names.len();
         self.staying = FixedBitSet::with_capacity(slots);
-        (self.labels, self.claims) = (Labels::new(slots), Labels::new(slots));
+        self.labels = Labels::new(slots);
+        self.claims = Labels::new(slots);
         self.taints.clear();
         self.allocatable = std::array::from_fn(|_| vec![f64::NAN; slots]);
-        (self.counts, self.other_counts) = (vec![0; slots], BTreeMap::new());
+        self.counts = vec![0; slots];
+        self.other_counts = BTreeMap::new();
         for slot in 0..slots {
             self.labels.set(slot, &self.members[slot].labels);
             self.claims.set(slot, &self.members[slot].claims);
@@ -414,7 +419,8 @@ impl Hub {
             self.sets.insert(name, Set { spec, members });
         }
         for scores in self.scores.values_mut() {
-            (scores.values, scores.until) = (BTreeMap::new(), vec![None; slots]);
+            scores.values = BTreeMap::new();
+            scores.until = vec![None; slots];
             for (cluster, status) in std::mem::take(&mut scores.objects) {
                 if let Ok(slot) = self.names.binary_search(&cluster) {
                     scores.place(slot, Some(&status), slots);
@@ -431,8 +437,7 @@ impl Hub {
             return Err(message);
         }
         let mut members = self.no_clusters();
-        let fits = |slot: &usize| is_member(name, spec, &self.members[*slot].labels);
-        members.extend((0..self.names.len()).filter(fits));
+        members.extend((0..self.names.len()).filter(|&slot| is_member(name, spec, &self.members[slot].labels)));
         Ok(members)
     }
 }

@@ -31,8 +31,11 @@ impl Hub {
         let documents: Vec<(&str, &Value)> = documents.into_iter().map(|document| (kind(document), document)).collect();
         let mut members = BTreeMap::new();
         for (position, (kind, document)) in documents.iter().enumerate() {
-            let found = table::lookup(OCM_GROUP, kind).filter(|_| !matches!(*kind, "" | "Placement"));
-            found.map_or(Ok(()), |kind| kind.check(document).map(drop)).map_err(|errors| (position, errors))?;
+            if !matches!(*kind, "" | "Placement")
+                && let Some(kind) = table::lookup(OCM_GROUP, kind)
+            {
+                kind.check(document).map_err(|errors| (position, errors))?;
+            }
             // Clusters first, in any position: all else is indexed by their slots, which each new cluster would shift.
             if *kind == "ManagedCluster" {
                 let (name, member) = OcmMember::read(document).map_err(|errors| (position, errors))?;
@@ -84,10 +87,13 @@ impl Hub {
     }
 }
 
-/// Returns the kind of a document of Open Cluster Management's group.
+/// Returns the kind of a document of Open Cluster Management's group; that of any other document is empty.
 fn kind(document: &Value) -> &str {
     let group = document["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
-    document["kind"].as_str().filter(|_| group == Some(OCM_GROUP)).unwrap_or_default()
+    if group != Some(OCM_GROUP) {
+        return "";
+    }
+    document["kind"].as_str().unwrap_or_default()
 }
 
 fn typed<T: DeserializeOwned>(document: &Value) -> Result<T, Vec<FieldError>> {

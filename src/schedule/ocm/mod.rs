@@ -185,8 +185,11 @@ fn candidates(request: &Request<'_>) -> Result<Candidates, Error> {
         match hub.members_of(set) {
             Some(Ok(members)) => clusters.union_with(members),
             Some(Err(message)) => {
-                let (placement, set, message) = (request.key.clone(), set.clone(), message.clone());
-                return Err(Error::ClusterSet { placement, set, message });
+                return Err(Error::ClusterSet {
+                    placement: request.key.clone(),
+                    set: set.clone(),
+                    message: message.clone(),
+                });
             }
             None => {}
         }

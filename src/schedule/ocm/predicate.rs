@@ -20,17 +20,18 @@ pub(super) const PLUGIN: &str = "Predicate";
 /// # Errors
 /// The first unreadable one.
 pub(super) fn prepare(spec: &OcmPlacementSpec) -> Result<Vec<Expressions>, Notice> {
-    let prepare = |predicate: &model::api::ocm::ClusterPredicate| {
+    let mut prepared = Vec::with_capacity(spec.predicates.len());
+    for predicate in &spec.predicates {
         let selector = &predicate.required_cluster_selector;
         if let Some(message) =
             selector_error(&selector.label_selector).or_else(|| selector_error(&claims(&selector.claim_selector)))
         {
             return Err(Notice::new(PLUGIN, message));
         }
-        Expressions::compile(CLUSTER, &selector.cel_selector.cel_expressions)
-            .map_err(|message| Notice::new(PLUGIN, message))
-    };
-    spec.predicates.iter().map(prepare).collect()
+        let expressions = Expressions::compile(CLUSTER, &selector.cel_selector.cel_expressions);
+        prepared.push(expressions.map_err(|message| Notice::new(PLUGIN, message))?);
+    }
+    Ok(prepared)
 }
 
 /// Returns the errors in the predicates, by field.

@@ -51,7 +51,6 @@ impl Prioritizer {
 /// Source: Open Cluster Management. Entries are identified by type, built-in name, and add-on object: a built-in listed twice
 /// has the last weight, an add-on listed twice counts twice.
 pub(super) fn prioritizers(policy: &PrioritizerPolicy) -> Result<Vec<Prioritizer>, Notice> {
-    let built_in = |name: &str| ScoreCoordinate { built_in: Some(name.to_owned()), ..ScoreCoordinate::default() };
     let mut weights: Vec<(ScoreCoordinate, i32)> = match policy.mode.as_str() {
         "" | "Additive" => vec![(built_in("Balance"), 1), (built_in("Steady"), 1)],
         "Exact" => Vec::new(),
@@ -64,13 +63,7 @@ pub(super) fn prioritizers(policy: &PrioritizerPolicy) -> Result<Vec<Prioritizer
             (None, None) => return Err(Notice::new("", "scoreCoordinate field is required")),
         };
         let weight = config.weight.unwrap_or(1);
-        let same = |(other, _): &&mut (ScoreCoordinate, i32)| {
-            coordinate.add_on.is_none()
-                && other.add_on.is_none()
-                && other.type_ == coordinate.type_
-                && other.built_in.as_deref().unwrap_or_default() == coordinate.built_in.as_deref().unwrap_or_default()
-        };
-        match weights.iter_mut().find(same) {
+        match weights.iter_mut().find(|(other, _)| is_same(other, &coordinate)) {
             Some((_, known)) => *known = weight,
             None => weights.push((coordinate, weight)),
         }
@@ -80,6 +73,18 @@ pub(super) fn prioritizers(policy: &PrioritizerPolicy) -> Result<Vec<Prioritizer
         .iter()
         .map(|(coordinate, weight)| Ok(Prioritizer { kind: kind(coordinate)?, weight: (*weight).into() }))
         .collect()
+}
+
+fn built_in(name: &str) -> ScoreCoordinate {
+    ScoreCoordinate { built_in: Some(name.to_owned()), ..ScoreCoordinate::default() }
+}
+
+/// Tells whether the second of two entries replaces the weight of the first.
+fn is_same(one: &ScoreCoordinate, other: &ScoreCoordinate) -> bool {
+    one.add_on.is_none()
+        && other.add_on.is_none()
+        && one.type_ == other.type_
+        && one.built_in.as_deref().unwrap_or_default() == other.built_in.as_deref().unwrap_or_default()
 }
 
 fn kind(coordinate: &ScoreCoordinate) -> Result<PrioritizerKind, Notice> {
@@ -126,8 +131,11 @@ pub(super) fn totals(request: &Request<'_>, passed: &FixedBitSet) -> Result<Prio
         if !scored.expired.is_empty() {
             let names = request.hub.names();
             let PrioritizerKind::AddOn(coordinate) = &prioritizer.kind else { continue };
-            let of = |&slot: &u32| format!("{}/{}", names[slot as usize], coordinate.resource_name);
-            let late: Vec<String> = scored.expired.iter().map(of).collect();
+            let late: Vec<String> = scored
+                .expired
+                .iter()
+                .map(|&slot| format!("{}/{}", names[slot as usize], coordinate.resource_name))
+                .collect();
             let message = format!("AddOnPlacementScores {} expired", late.join(" "));
             // Only the last warning survives, as in the original.
             warning = Some(Notice::new(&prioritizer.name(), message));
@@ -148,55 +156,66 @@ pub(super) struct Scored {
     expires: Option<Timestamp>,
 }
 
+impl Scored {
+    /// Scores that do not expire.
+    fn lasting(scores: Vec<i64>) -> Self {
+        Self { scores, ..Self::default() }
+    }
+}
+
 /// Returns one prioritizer's scores, without its weight.
 pub(super) fn score(request: &Request<'_>, kind: &PrioritizerKind, slots: &[u32]) -> Scored {
-    let plain = |scores: Vec<i64>| Scored { scores, ..Scored::default() };
     match kind {
-        PrioritizerKind::Balance => plain(balance(request, slots)),
-        PrioritizerKind::Steady => {
-            let held = request.hub.held(request.key);
-            let steady = |&slot: &u32| held.is_some_and(|held| held.contains(slot as usize));
-            plain(slots.iter().map(|slot| if steady(slot) { 100 } else { 0 }).collect())
-        }
-        PrioritizerKind::Resource(resource) => plain(by_resource(request.hub.allocatable(*resource), slots)),
+        PrioritizerKind::Balance => Scored::lasting(balance(request, slots)),
+        PrioritizerKind::Steady => Scored::lasting(steady(request, slots)),
+        PrioritizerKind::Resource(resource) => Scored::lasting(by_resource(request.hub.allocatable(*resource), slots)),
         PrioritizerKind::AddOn(coordinate) => by_add_on(request, coordinate, slots),
     }
 }
 
+fn steady(request: &Request<'_>, slots: &[u32]) -> Vec<i64> {
+    let Some(held) = request.hub.held(request.key) else { return vec![0; slots.len()] };
+    slots.iter().map(|&slot| if held.contains(slot as usize) { 100 } else { 0 }).collect()
+}
+
 /// Source: Open Cluster Management, prioritizer Balance: halved, cut, doubled, so that scores are even. The largest count is
 /// that of any name, candidate or not.
+#[allow(clippy::cast_possible_truncation, reason = "the original truncates toward zero")]
 fn balance(request: &Request<'_>, slots: &[u32]) -> Vec<i64> {
     let (counts, largest) = request.hub.counts_of_others(request.key);
-    #[allow(clippy::cast_possible_truncation, reason = "the original truncates toward zero")]
-    let score = |&slot: &u32| match counts[slot as usize] {
+    let scores = slots.iter().map(|&slot| match counts[slot as usize] {
         // The formula gives the same, but divides by zero if no cluster is named at all.
         0 => 100,
         count => 2 * ((100.0 * (0.5 - f64::from(count) / f64::from(largest))) as i64),
-    };
-    slots.iter().map(score).collect()
+    });
+    scores.collect()
 }
 
 /// Source: Open Cluster Management, prioritizers by resource: linear between the least and the most of the clusters that
 /// passed. Clusters without the resource get the middle, 0; if all have the same, each gets 100.
+#[allow(clippy::cast_possible_truncation, reason = "the original truncates toward zero")]
 fn by_resource(allocatable: &[f64], slots: &[u32]) -> Vec<i64> {
-    let ranked = || slots.iter().map(|&slot| allocatable[slot as usize]).filter(|value| !value.is_nan());
-    let least = ranked().fold(f64::INFINITY, f64::min);
-    let most = ranked().fold(f64::NEG_INFINITY, f64::max);
+    let mut least = f64::INFINITY;
+    let mut most = f64::NEG_INFINITY;
+    for &slot in slots {
+        // Clusters without the resource have NaN, which `min` and `max` ignore.
+        least = least.min(allocatable[slot as usize]);
+        most = most.max(allocatable[slot as usize]);
+    }
     #[allow(clippy::float_cmp, reason = "the original tells equal values apart from all others")]
     let same = least == most;
-    #[allow(clippy::cast_possible_truncation, reason = "the original truncates toward zero")]
-    let score = |&slot: &u32| match allocatable[slot as usize] {
+    let scores = slots.iter().map(|&slot| match allocatable[slot as usize] {
         value if value.is_nan() => 0,
         _ if same => 100,
         value => ((((value - least) / (most - least)) - 0.5) * 2.0 * 100.0) as i64,
-    };
-    slots.iter().map(score).collect()
+    });
+    scores.collect()
 }
 
 /// Source: Open Cluster Management, prioritizer AddOn. A score is still valid at the very end of its validity.
 fn by_add_on(request: &Request<'_>, coordinate: &AddOnCoordinate, slots: &[u32]) -> Scored {
     let Some((values, until)) = request.hub.score_columns(&coordinate.resource_name, &coordinate.score_name) else {
-        return Scored { scores: vec![0; slots.len()], ..Scored::default() };
+        return Scored::lasting(vec![0; slots.len()]);
     };
     let mut scored = Scored { scores: Vec::with_capacity(slots.len()), ..Scored::default() };
     let mut first_end: Option<Timestamp> = None;

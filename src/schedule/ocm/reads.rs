@@ -9,7 +9,6 @@ use super::change::ClusterChange;
 use super::hub::RESOURCES;
 use super::prioritize::PrioritizerKind;
 use super::{Change, Hub, Key, OcmPolicy};
-use model::api::placement::LabelSelector;
 
 /// The data that a placement reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,17 +30,13 @@ impl Reads {
     fn of(policy: &OcmPolicy) -> Self {
         let spec = policy.spec();
         let mut reads = Self { sets: spec.cluster_sets.clone(), objects: policy.reads_objects(), ..Self::default() };
-        let keys = |selector: &LabelSelector| -> Vec<String> {
-            let requirements = selector.match_expressions.iter().map(|requirement| &requirement.key);
-            selector.match_labels.keys().chain(requirements).cloned().collect()
-        };
         let predicates = spec.predicates.iter().map(|predicate| &predicate.required_cluster_selector);
         let groups =
             spec.decision_strategy.group_strategy.decision_groups.iter().map(|group| &group.group_cluster_selector);
         let selectors = predicates.map(|selector| (&selector.label_selector, &selector.claim_selector));
         let selectors = selectors.chain(groups.map(|selector| (&selector.label_selector, &selector.claim_selector)));
         for (by_label, by_claim) in selectors {
-            reads.labels.extend(keys(by_label));
+            reads.labels.extend(by_label.keys().cloned());
             reads.claims.extend(by_claim.match_expressions.iter().map(|requirement| requirement.key.clone()));
         }
         for prioritizer in policy.prioritizers.iter().flatten() {
@@ -74,8 +69,11 @@ impl Reads {
     }
 
     fn looks_at_score(&self, resource: &str, names: Option<&BTreeSet<String>>) -> bool {
-        let looks = |read: &BTreeSet<String>| read.is_empty() || names.is_none_or(|names| !read.is_disjoint(names));
-        self.any_score || self.scores.get(resource).is_some_and(looks)
+        if self.any_score {
+            return true;
+        }
+        let Some(read) = self.scores.get(resource) else { return false };
+        read.is_empty() || names.is_none_or(|names| !read.is_disjoint(names))
     }
 }
 
@@ -146,10 +144,11 @@ impl Readers {
             if bound.is_empty() {
                 continue;
             }
-            let concerned = |reads: &Reads| bound.iter().any(|set| reads.picks_from(set)) && holds(reads);
-            found.extend(
-                placements.iter().filter(|(_, reads)| concerned(reads)).map(|(name, _)| Key::new(namespace, name)),
-            );
+            for (name, reads) in placements {
+                if bound.iter().any(|set| reads.picks_from(set)) && holds(reads) {
+                    found.insert(Key::new(namespace, name));
+                }
+            }
         }
         found
     }

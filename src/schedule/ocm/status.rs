@@ -107,21 +107,20 @@ fn verdict(
     unscheduled: usize,
     kept: Option<&Notice>,
 ) -> ConditionVerdict {
-    let no = |reason, message: String| ConditionVerdict { holds: false, reason, message };
     if !candidates.bound {
         let message = "No valid ManagedClusterSetBindings found in placement namespace";
-        return no(Reason::NoManagedClusterSetBindings, message.to_owned());
+        return unsatisfied(Reason::NoManagedClusterSetBindings, message.to_owned());
     }
     if candidates.sets.is_empty() {
         let sets = request.policy.spec().cluster_sets.join(",");
-        return no(
+        return unsatisfied(
             Reason::NoIntersection,
             format!("None of ManagedClusterSets [{sets}] is bound to placement namespace"),
         );
     }
     if candidates.clusters.is_clear() {
         let sets = candidates.sets.join(",");
-        return no(
+        return unsatisfied(
             Reason::AllManagedClusterSetsEmpty,
             format!("All ManagedClusterSets [{sets}] have no member ManagedCluster"),
         );
@@ -129,19 +128,26 @@ fn verdict(
     match (selected, unscheduled, kept) {
         (0, _, _) => {
             // Misconfigured or not: the original reports the same whenever nothing is selected.
-            no(Reason::NoManagedClusterMatched, "No ManagedCluster matches any of the cluster predicate".to_owned())
+            let message = "No ManagedCluster matches any of the cluster predicate";
+            unsatisfied(Reason::NoManagedClusterMatched, message.to_owned())
         }
         (_, _, Some(notice)) => {
             let message = format!("The last good decisions are kept: {}", notice.message);
-            no(Reason::NotAllDecisionsScheduled, message)
+            unsatisfied(Reason::NotAllDecisionsScheduled, message)
         }
         (_, 0, None) => ConditionVerdict {
             holds: true,
             reason: Reason::AllDecisionsScheduled,
             message: "All cluster decisions scheduled".to_owned(),
         },
-        (_, missing, None) => no(Reason::NotAllDecisionsScheduled, format!("{missing} cluster decisions unscheduled")),
+        (_, missing, None) => {
+            unsatisfied(Reason::NotAllDecisionsScheduled, format!("{missing} cluster decisions unscheduled"))
+        }
     }
+}
+
+fn unsatisfied(reason: Reason, message: String) -> ConditionVerdict {
+    ConditionVerdict { holds: false, reason, message }
 }
 
 impl OcmOutcome {
@@ -150,19 +156,23 @@ impl OcmOutcome {
     /// Source: Open Cluster Management, which sets no observedGeneration.
     pub fn status(&self, key: &Key, before: &[Condition], now: Timestamp) -> Status {
         let mut conditions = before.to_vec();
-        let condition =
-            |type_, holds: bool, reason, message: String| Condition::new(type_, holds, reason, message, 0, now);
         let misconfigured = match &self.misconfigured {
-            Some(Notice { plugin, message }) => (true, Reason::Misconfigured, format!("{plugin}:{message}")),
-            None => (false, Reason::Succeedconfigured, "Placement configurations check pass".to_owned()),
+            Some(Notice { plugin, message }) => {
+                ConditionVerdict { holds: true, reason: Reason::Misconfigured, message: format!("{plugin}:{message}") }
+            }
+            None => ConditionVerdict {
+                holds: false,
+                reason: Reason::Succeedconfigured,
+                message: "Placement configurations check pass".to_owned(),
+            },
         };
-        let (holds, reason, message) = misconfigured;
-        set_condition(&mut conditions, condition(ConditionType::PlacementMisconfigured, holds, reason, message));
-        let ConditionVerdict { holds, reason, message } = &self.satisfied;
-        set_condition(
-            &mut conditions,
-            condition(ConditionType::PlacementSatisfied, *holds, reason.clone(), message.clone()),
-        );
+        let verdicts = [
+            (ConditionType::PlacementMisconfigured, misconfigured),
+            (ConditionType::PlacementSatisfied, self.satisfied.clone()),
+        ];
+        for (type_, ConditionVerdict { holds, reason, message }) in verdicts {
+            set_condition(&mut conditions, Condition::new(type_, holds, reason, message, 0, now));
+        }
         Status {
             number_of_selected_clusters: self.selected.count_ones(..),
             decision_groups: self.group_statuses(key),

@@ -44,19 +44,17 @@ pub(super) fn filter(request: &Request<'_>, passed: &mut FixedBitSet) -> Result<
         {
             clusters.difference_with(held);
         }
-        // The same taint has another date on each cluster, so each is evaluated.
-        let repelled = |slot: &usize| {
-            let taints = request.hub.member(slot_number(*slot)).taints.iter();
-            let mut same = taints.filter(|taint| is(taint, text));
-            same.any(|taint| bearing(tolerations, taint, request.now) == Bearing::Not)
-        };
         match tolerances(tolerations, text) {
             Tolerances::None => passed.difference_with(&clusters),
             Tolerances::Always => {}
             Tolerances::ByTime => {
-                let repelled: Vec<usize> = clusters.ones().filter(repelled).collect();
-                for slot in repelled {
-                    passed.remove(slot);
+                // The same taint has another date on each cluster, so each is evaluated.
+                for slot in clusters.ones() {
+                    let taints = request.hub.member(slot_number(slot)).taints.iter();
+                    let mut same = taints.filter(|taint| is(taint, text));
+                    if same.any(|taint| bearing(tolerations, taint, request.now) == Bearing::Not) {
+                        passed.remove(slot);
+                    }
                 }
             }
         }
@@ -107,10 +105,13 @@ pub(super) fn repelling<'a>(request: &'a Request<'_>, slot: u32) -> Option<&'a M
 
 /// Returns the errors in the tolerations, by field.
 pub(super) fn complaints(spec: &OcmPlacementSpec) -> Vec<FieldError> {
-    let complaint = |(index, toleration): (usize, &OcmToleration)| {
-        Some(FieldError::new(format!("spec.tolerations[{index}]"), toleration_error(toleration)?))
-    };
-    spec.tolerations.iter().enumerate().filter_map(complaint).collect()
+    let mut complaints = Vec::new();
+    for (index, toleration) in spec.tolerations.iter().enumerate() {
+        if let Some(error) = toleration_error(toleration) {
+            complaints.push(FieldError::new(format!("spec.tolerations[{index}]"), error));
+        }
+    }
+    complaints
 }
 
 fn toleration_error(toleration: &OcmToleration) -> Option<&'static str> {

@@ -70,7 +70,6 @@ impl FoundObject<'_> {
 /// Returns the scope of every kind: of Kubernetes, of gitfleet, of the tree's definitions, else by its documents. Beside it the kinds
 /// whose documents alone tell, and have no namespace.
 pub(super) fn scopes(found: &[FoundObject<'_>]) -> (Scopes, BTreeSet<(String, String)>) {
-    let named = |group: &str, kind: &str, scope| ((group.to_owned(), kind.to_owned()), scope);
     let mut scopes = BTreeMap::new();
     for item in found {
         let is_namespaced = !item.document.id.namespace.is_empty();
@@ -85,11 +84,18 @@ pub(super) fn scopes(found: &[FoundObject<'_>]) -> (Scopes, BTreeSet<(String, St
     known.extend(defined.map(|(group, kind, scope)| named(group, kind, *scope)));
     known.extend(table::KINDS.iter().map(|k| named(k.group, k.kind, k.scope)));
     known.extend(kinds::BUILT_IN.iter().map(|k| named(k.group, k.kind, k.scope)));
-    let is_guessed =
-        |(kind, scope): &(&(String, String), &Scope)| **scope == Scope::Cluster && !known.contains_key(*kind);
-    let guessed = scopes.iter().filter(is_guessed).map(|(kind, _)| kind.clone()).collect();
+    let mut guessed = BTreeSet::new();
+    for (kind, scope) in &scopes {
+        if *scope == Scope::Cluster && !known.contains_key(kind) {
+            guessed.insert(kind.clone());
+        }
+    }
     scopes.extend(known);
     (scopes, guessed)
+}
+
+fn named(group: &str, kind: &str, scope: Scope) -> ((String, String), Scope) {
+    ((group.to_owned(), kind.to_owned()), scope)
 }
 
 /// Reports objects whose namespace does not fit their kind. An object that no placement gives a namespace must name one.
@@ -143,8 +149,9 @@ pub(super) fn overrides(found: &[FoundObject<'_>], errors: &mut Vec<InputError>)
             continue;
         }
         for (index, selector) in selectors.into_iter().flatten().enumerate() {
-            let text = |field: &str| selector.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let key = [list.to_owned(), id.namespace.clone(), text("group"), text("kind"), text("name")];
+            let [group, kind, name] =
+                ["group", "kind", "name"].map(|field| selector.get(field).and_then(Value::as_str).unwrap_or_default());
+            let key = [list, id.namespace.as_str(), group, kind, name].map(str::to_owned);
             let object = format!("{} {}", key[3], key[4]);
             let others = known.entry(key).or_default();
             let earlier = others.iter().rfind(|other| overlap(other.annotation(PATH), item.annotation(PATH)));

@@ -16,7 +16,6 @@ pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
     let mut managed: Vec<(ClusterName, ManagedCluster)> = Vec::new();
     for item in found {
         let id = &item.document.id;
-        let name = || ClusterName::new(id.name.as_str());
         match &item.document.checked {
             _ if item.document.is_payload() => payload.push(item.manifest()),
             None | Some(Checked::Other) => tree.inputs.push(item.manifest()),
@@ -30,19 +29,23 @@ pub(super) fn fill(tree: &mut Tree, found: Vec<FoundObject<'_>>) {
                 tree.placements.insert(key, placement);
             }
             Some(Checked::MemberCluster(cluster)) => {
-                tree.member_origins.insert(name(), item.origin);
-                tree.clusters.insert(name(), cluster.as_ref().clone());
+                let name = ClusterName::new(id.name.as_str());
+                tree.member_origins.insert(name.clone(), item.origin);
+                tree.clusters.insert(name, cluster.as_ref().clone());
             }
             Some(Checked::ManagedCluster(cluster)) => {
-                managed.push((name(), cluster.as_ref().clone()));
+                managed.push((ClusterName::new(id.name.as_str()), cluster.as_ref().clone()));
                 tree.inputs.push(item.manifest());
             }
         }
     }
     // After all documents: the MemberCluster of the same name may be in a later file.
     for (name, cluster) in managed {
-        let alone = || MemberCluster { only_managed: true, ..MemberCluster::default() };
-        join(tree.clusters.entry(name.clone()).or_insert_with(alone), &name, cluster);
+        let member = tree
+            .clusters
+            .entry(name.clone())
+            .or_insert_with(|| MemberCluster { only_managed: true, ..MemberCluster::default() });
+        join(member, &name, cluster);
     }
     tree.folders = tree.placements.values().filter_map(Placement::folder).map(str::to_owned).collect();
     tree.inputs.sort_by(|a, b| a.id.cmp(&b.id));
@@ -64,6 +67,5 @@ pub(super) fn join(member: &mut MemberCluster, name: &ClusterName, managed: Mana
 
 pub(super) fn annotations(object: &Value) -> BTreeMap<String, String> {
     let map = object.pointer("/metadata/annotations").and_then(Value::as_object);
-    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
-    map.into_iter().flatten().filter_map(text).collect()
+    map.into_iter().flatten().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }

@@ -8,7 +8,7 @@ use model::api::annotations::{DEFAULT_NAMESPACE, PATH};
 use model::api::placement::{PlacementSpec, ResourceSelector, SelectionScope};
 use model::api::table::Checked;
 use model::folder::{folder_of, holding, holds};
-use model::id::ObjectKey;
+use model::id::{ObjectId, ObjectKey};
 use model::manifest::InputError;
 use model::text::suggest;
 
@@ -31,7 +31,8 @@ pub(super) struct PlacementSight<'a> {
 
 impl std::fmt::Display for PlacementSight<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (id, origin) = (&self.placement.document.id, &self.placement.origin);
+        let id = &self.placement.document.id;
+        let origin = &self.placement.origin;
         let namespace = if id.namespace.is_empty() { String::new() } else { format!("{}/", id.namespace) };
         write!(f, "{} {namespace}{} ({}:{})", id.kind, id.name, origin.path, origin.line)
     }
@@ -39,16 +40,15 @@ impl std::fmt::Display for PlacementSight<'_> {
 
 /// Returns what each placement sees.
 pub(super) fn sights<'a>(found: &'a [FoundObject<'a>]) -> Vec<PlacementSight<'a>> {
-    let sight = |placement: &'a FoundObject<'a>| match &placement.document.checked {
-        Some(Checked::Placement(spec)) => Some(PlacementSight {
-            placement,
-            spec,
-            folder: placement.annotation(PATH),
-            given: placement.annotation(DEFAULT_NAMESPACE),
-        }),
-        _ => None,
-    };
-    found.iter().filter_map(sight).collect()
+    let mut sights = Vec::new();
+    for placement in found {
+        if let Some(Checked::Placement(spec)) = &placement.document.checked {
+            let folder = placement.annotation(PATH);
+            let given = placement.annotation(DEFAULT_NAMESPACE);
+            sights.push(PlacementSight { placement, spec, folder, given });
+        }
+    }
+    sights
 }
 
 impl PlacementSight<'_> {
@@ -59,28 +59,41 @@ impl PlacementSight<'_> {
 
     /// Tells whether it sees an object and a selector could select it, whatever the labels of both. Never less than what is selected.
     fn could_select(&self, item: &FoundObject<'_>, scopes: &Scopes) -> bool {
+        if !self.sees(item) {
+            return false;
+        }
         let id = &item.document.id;
         let namespace = if item.lacks_namespace(scopes) { self.given } else { Some(id.namespace.as_str()) };
-        let Some(namespace) = namespace.filter(|_| self.sees(item)) else { return false };
-        let is_called = |selector: &ResourceSelector, name: &str| selector.name.is_empty() || selector.name == name;
-        let is_it = |selector: &ResourceSelector| {
-            selector.group == id.group && selector.kind == id.kind && is_called(selector, &id.name)
-        };
-        let is_around = |selector: &ResourceSelector, scope: SelectionScope| {
-            let is_namespace = selector.group.is_empty() && selector.kind == "Namespace";
-            is_namespace && selector.selection_scope == scope && is_called(selector, namespace)
-        };
-        let any = |fits: &dyn Fn(&ResourceSelector) -> bool| self.spec.resource_selectors.iter().any(fits);
+        let Some(namespace) = namespace else { return false };
+        let selectors = &self.spec.resource_selectors;
         let own = &self.placement.document.id.namespace;
-        if !own.is_empty() {
-            return own == namespace && any(&is_it);
+        if !own.is_empty() && own != namespace {
+            return false;
         }
-        if namespace.is_empty() {
-            return any(&is_it);
+        if !own.is_empty() || namespace.is_empty() {
+            return selectors.iter().any(|selector| could_mean(selector, id));
         }
-        any(&|selector| is_around(selector, SelectionScope::NamespaceWithResources))
-            || (any(&|selector| is_around(selector, SelectionScope::NamespaceWithResourceSelectors)) && any(&is_it))
+        // A cluster-scoped placement selects what is in a namespace through the namespace.
+        let mut with_all = selectors.iter().filter(|it| it.selection_scope == SelectionScope::NamespaceWithResources);
+        let mut with_selected =
+            selectors.iter().filter(|it| it.selection_scope == SelectionScope::NamespaceWithResourceSelectors);
+        with_all.any(|selector| could_mean_namespace(selector, namespace))
+            || (with_selected.any(|selector| could_mean_namespace(selector, namespace))
+                && selectors.iter().any(|selector| could_mean(selector, id)))
     }
+}
+
+/// Tells whether a selector could mean an object, whatever its labels.
+fn could_mean(selector: &ResourceSelector, id: &ObjectId) -> bool {
+    selector.group == id.group && selector.kind == id.kind && could_be_called(selector, &id.name)
+}
+
+fn could_mean_namespace(selector: &ResourceSelector, namespace: &str) -> bool {
+    selector.group.is_empty() && selector.kind == "Namespace" && could_be_called(selector, namespace)
+}
+
+fn could_be_called(selector: &ResourceSelector, name: &str) -> bool {
+    selector.name.is_empty() || selector.name == name
 }
 
 /// Tells whether two folders have something in common; `None` is the whole source.
@@ -97,7 +110,6 @@ pub(super) fn duplicates(
     errors: &mut Vec<InputError>,
 ) {
     let folders: BTreeSet<String> = sights.iter().filter_map(|sight| sight.folder).map(str::to_owned).collect();
-    let innermost = |item: &FoundObject<'_>| holding(&folders, item.path).next();
     let mut first: BTreeMap<ObjectKey, &FoundObject<'_>> = BTreeMap::new();
     // Only of what is there more than once, which is little.
     let mut twins: BTreeMap<ObjectKey, Vec<&FoundObject<'_>>> = BTreeMap::new();
@@ -111,10 +123,12 @@ pub(super) fn duplicates(
             Entry::Occupied(entry) => *entry.get(),
         };
         let known = twins.entry(key).or_insert_with(|| vec![first]);
-        let is_beside = |other: &&&FoundObject<'_>| !item.document.is_payload() || innermost(other) == innermost(item);
-        if let Some(other) = known.iter().find(is_beside) {
+        let is_payload = item.document.is_payload();
+        let innermost = holding(&folders, item.path).next();
+        if let Some(other) = known.iter().find(|other| !is_payload || holding(&folders, other.path).next() == innermost)
+        {
             let message = format!("the same object stands at {} too", other.place());
-            let is_elsewhere = item.document.is_payload() && folder_of(other.path) != folder_of(item.path);
+            let is_elsewhere = is_payload && folder_of(other.path) != folder_of(item.path);
             let hint = if is_elsewhere { ONE_OF_FOLDERS } else { "remove or rename one of the two" };
             errors.push(item.complain("metadata.name", message, hint));
             continue;
@@ -148,7 +162,10 @@ pub(super) fn twins_in_given_namespaces(
     for item in found.iter().filter(|item| item.document.is_payload() && item.lacks_namespace(scopes)) {
         let clash = giving.iter().find_map(|(sight, given)| {
             let key = ObjectKey { namespace: (*given).into(), ..item.document.id.key() };
-            let others = named.get(&key).filter(|_| sight.could_select(item, scopes))?;
+            let others = named.get(&key)?;
+            if !sight.could_select(item, scopes) {
+                return None;
+            }
             Some((sight, others.iter().find(|other| sight.could_select(other, scopes))?))
         });
         if let Some((sight, other)) = clash {
@@ -169,9 +186,10 @@ fn seen_twice(item: &FoundObject<'_>, other: &FoundObject<'_>, sight: &Placement
 
 /// Reports overrides of folders that no placement is about: they would change nothing.
 pub(super) fn lost_overrides(found: &[FoundObject<'_>], sights: &[PlacementSight<'_>], errors: &mut Vec<InputError>) {
-    let is_override =
-        |item: &&FoundObject<'_>| !item.document.is_payload() && item.document.id.kind.ends_with("Override");
-    for item in found.iter().filter(is_override) {
+    for item in found {
+        if item.document.is_payload() || !item.document.id.kind.ends_with("Override") {
+            continue;
+        }
         let Some(folder) = item.annotation(PATH) else { continue };
         let mut named = sights.iter().filter_map(|sight| sight.folder);
         if !named.clone().any(|seen| holds(folder, seen)) {
@@ -195,9 +213,8 @@ pub(super) fn empty_folders<'a>(
     let mut empty = Vec::new();
     for sight in sights {
         let Some(folder) = sight.folder else { continue };
-        let is_in = |path: &str| holds(folder, path);
         // What is wrong in the folder may be why there is nothing.
-        if files.clone().any(is_in) || errors.iter().any(|error| is_in(&error.path)) {
+        if files.clone().any(|path| holds(folder, path)) || errors.iter().any(|error| holds(folder, &error.path)) {
             continue;
         }
         let known = (empty.len() < SUGGESTED_MAX).then(|| files.clone().flat_map(folders_of).collect::<BTreeSet<_>>());

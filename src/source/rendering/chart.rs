@@ -49,19 +49,21 @@ impl Chart {
     /// Returns an error for each dependency that is in no folder and no archive below `charts/`.
     pub(super) fn not_vendored(&self, path: &str, folder: &str, below: &[String]) -> Vec<InputError> {
         let charts = joined(folder, "charts");
-        let is_vendored = |wanted: &String| {
+        let hint = "run `helm dependency build` and commit charts/: nothing is fetched while a folder is rendered";
+        let mut errors = Vec::new();
+        for (position, wanted) in self.dependencies.iter().enumerate() {
             let own = joined(&charts, wanted);
-            let is_archive = |file: &String| {
-                let archive = name(file).strip_suffix(".tgz").and_then(|stem| stem.strip_prefix(wanted.as_str()));
-                archive.is_some_and(|version| version.starts_with('-'))
-            };
-            below.iter().any(|file| is_in(file, &own) || is_archive(file))
-        };
-        let complain = |(position, wanted): (usize, &String)| {
-            let message = format!("the chart {wanted:?} is not in charts/");
-            let hint = "run `helm dependency build` and commit charts/: nothing is fetched while a folder is rendered";
-            InputError { field: Some(format!("dependencies[{position}]")), ..complaint(path, message, hint) }
-        };
-        self.dependencies.iter().enumerate().filter(|(_, wanted)| !is_vendored(wanted)).map(complain).collect()
+            if !below.iter().any(|file| is_in(file, &own) || is_archive(file, wanted)) {
+                let error = complaint(path, format!("the chart {wanted:?} is not in charts/"), hint);
+                errors.push(InputError { field: Some(format!("dependencies[{position}]")), ..error });
+            }
+        }
+        errors
     }
+}
+
+/// Tells whether a file is a packed version of a chart.
+fn is_archive(file: &str, chart: &str) -> bool {
+    let version = name(file).strip_suffix(".tgz").and_then(|stem| stem.strip_prefix(chart));
+    version.is_some_and(|version| version.starts_with('-'))
 }

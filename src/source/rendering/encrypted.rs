@@ -58,7 +58,8 @@ pub fn with_encrypted_files<'a>(
         return Ok(printed);
     }
     let (files, unread) = read(&encrypted);
-    let (mut made, mut added) = (Vec::new(), 0);
+    let mut made = Vec::new();
+    let mut added = 0;
     for document in text.split(BORDER) {
         let document = with_file(document, &files, &unread, &mut added)?;
         if added > ADDED_BYTES_MAX {
@@ -94,7 +95,8 @@ fn encrypted_inputs<'a>(inputs: impl IntoIterator<Item = (&'a str, &'a [u8])>) -
 
 /// Returns encrypted files, and why others cannot be read.
 fn read<'a>(inputs: &[(&str, &'a str)]) -> (EncryptedFiles<'a>, Vec<String>) {
-    let (mut files, mut unread) = (EncryptedFiles::new(), Vec::new());
+    let mut files = EncryptedFiles::new();
+    let mut unread = Vec::new();
     for (path, text) in inputs.iter().copied() {
         let parsed = parse_blob(text.as_bytes());
         // Positions would not be those of the decrypted file.
@@ -103,14 +105,12 @@ fn read<'a>(inputs: &[(&str, &'a str)]) -> (EncryptedFiles<'a>, Vec<String>) {
             continue;
         }
         let Some(code) = parsed.documents.iter().find_map(|document| code(&document.object)) else { continue };
-        let of = |document: &crate::ParsedDocument| EncryptedObject {
-            id: document.id.clone(),
-            places: encrypted_places(&document.object)
-                .into_iter()
-                .map(|(place, value)| (value.to_owned(), place))
-                .collect(),
-        };
-        let file = EncryptedFile { text, objects: parsed.documents.iter().map(of).collect() };
+        let objects = parsed.documents.iter().map(|document| {
+            let places = encrypted_places(&document.object).into_iter();
+            let places = places.map(|(place, value)| (value.to_owned(), place)).collect();
+            EncryptedObject { id: document.id.clone(), places }
+        });
+        let file = EncryptedFile { text, objects: objects.collect() };
         files.entry(code.to_owned()).or_default().push(file);
     }
     (files, unread)
@@ -153,8 +153,11 @@ fn with_file(
         ));
     };
     let places = encrypted_places(&object);
-    let has_all = |of: &EncryptedObject| places.values().all(|value| of.places.contains_key(*value));
-    let found = of_code.iter().find_map(|file| Some((file, file.objects.iter().position(has_all)?)));
+    let found = of_code.iter().find_map(|file| {
+        let mut objects = file.objects.iter();
+        let position = objects.position(|of| places.values().all(|value| of.places.contains_key(*value)))?;
+        Some((file, position))
+    });
     let Some((file, position)) = found else {
         return Err((
             format!("{} has values of more than one encrypted object", named(&object)),
@@ -173,15 +176,27 @@ fn with_file(
 /// Tells whether an object has an encrypted value that nothing decrypts. What is encrypted as a manifest may have values that are whole.
 fn has_stray(object: &Value) -> bool {
     let is_manifest = is_encrypted(object);
-    let fields = || object.as_object().into_iter().flatten().filter(|(name, _)| *name != SOPS_FIELD);
-    let is_stray = |text: &str| speaks_of_encrypted(text) && !(is_manifest && is_encrypted_value(text));
-    let decoded = |text: &str| {
+    for (name, value) in object.as_object().into_iter().flatten() {
+        if name != SOPS_FIELD
+            && has_text(value, &|text| speaks_of_encrypted(text) && !(is_manifest && is_encrypted_value(text)))
+        {
+            return true;
+        }
+    }
+    has_encoded(object) || has_encrypted_item(object)
+}
+
+/// Tells whether an object is a Secret with an encrypted value that was encoded afterwards.
+fn has_encoded(object: &Value) -> bool {
+    if object.get("kind").is_none_or(|kind| kind != "Secret") {
+        return false;
+    }
+    let data = object.get("data").and_then(Value::as_object);
+    let mut values = data.into_iter().flat_map(|map| map.values()).filter_map(Value::as_str);
+    values.any(|text| {
         let bare: String = text.split_whitespace().collect();
         STANDARD.decode(bare).is_ok_and(|bytes| speaks_of_encrypted(&String::from_utf8_lossy(&bytes)))
-    };
-    let data = object.get("data").filter(|_| object.get("kind").is_some_and(|kind| kind == "Secret"));
-    let mut values = data.and_then(Value::as_object).into_iter().flat_map(|map| map.values()).filter_map(Value::as_str);
-    fields().any(|(_, value)| has_text(value, &is_stray)) || values.any(decoded) || has_encrypted_item(object)
+    })
 }
 
 /// Tells whether an element of a List is encrypted: SOPS authenticates the List, and not the element.

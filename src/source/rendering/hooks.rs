@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::blob::ParsedBlob;
+use crate::blob::{ParsedBlob, ParsedDocument};
 use crate::blob_error::BlobError;
 
 /// The annotation that makes an object a hook.
@@ -11,15 +11,13 @@ const HOOK: &str = "helm.sh/hook";
 /// Takes hooks out of what Helm rendered, and warns of each: gitfleet runs none, and an object that Helm deletes when it has run must
 /// not be kept on clusters.
 pub fn without_hooks(blob: &Arc<ParsedBlob>) -> Arc<ParsedBlob> {
-    let is_hook =
-        |object: &serde_json::Value| object.pointer("/metadata/annotations").is_some_and(|it| it.get(HOOK).is_some());
-    if !blob.documents.iter().any(|document| is_hook(&document.object)) {
+    if !blob.documents.iter().any(is_hook) {
         return Arc::clone(blob);
     }
     let mut blob = ParsedBlob::clone(blob);
-    let (hooks, documents) = blob.documents.into_iter().partition(|document| is_hook(&document.object));
+    let (hooks, documents) = blob.documents.into_iter().partition(is_hook);
     blob.documents = documents;
-    blob.warnings.extend(Vec::into_iter(hooks).map(|hook: crate::ParsedDocument| BlobError {
+    blob.warnings.extend(Vec::into_iter(hooks).map(|hook: ParsedDocument| BlobError {
         line: hook.line,
         object: Some(hook.id.to_string()),
         field: None,
@@ -27,4 +25,8 @@ pub fn without_hooks(blob: &Arc<ParsedBlob>) -> Arc<ParsedBlob> {
         hint: None,
     }));
     Arc::new(blob)
+}
+
+fn is_hook(document: &ParsedDocument) -> bool {
+    document.object.pointer("/metadata/annotations").is_some_and(|annotations| annotations.get(HOOK).is_some())
 }

@@ -20,15 +20,20 @@ const PATHS: [&str; 8] = ["path", "paths", "files", "env", "envs", "crds", "conf
 /// Returns why a file that Kustomize would read is refused.
 pub fn refused_input(path: &str, content: &[u8]) -> Option<InputError> {
     let text = std::str::from_utf8(content).ok()?;
-    let asks = |function: &&str| text.contains(*function);
-    let parsed = || yaml::parse_documents(text).into_iter().flatten().map(|document| document.value);
-    if FUNCTIONS.iter().any(asks) || (may_hide(text) && parsed().any(|value| asks_for_function(&value))) {
+    if FUNCTIONS.iter().any(|function| text.contains(function))
+        || (may_hide(text) && values(text).any(|value| asks_for_function(&value)))
+    {
         let message = "asks for a function, which is a program or a container";
         return Some(complaint(path, message, "commit what the function makes: no program of a tree is run"));
     }
-    let remote = may_be_plugin(text) && parsed().any(|value| has_remote_plugin(&value));
+    let remote = may_be_plugin(text) && values(text).any(|value| has_remote_plugin(&value));
     let hint = "commit what it has, and name that: nothing is fetched while a folder is rendered";
     remote.then(|| complaint(path, "a built-in plugin names a remote file, or one by its absolute path", hint))
+}
+
+/// Returns the documents of a text that can be read.
+fn values(text: &str) -> impl Iterator<Item = Value> {
+    yaml::parse_documents(text).into_iter().flatten().map(|document| document.value)
 }
 
 /// Tells whether a text may say more than is written there: in double quotes a backslash begins any character.
@@ -60,7 +65,7 @@ fn has_remote_plugin(value: &Value) -> bool {
         Value::Array(list) => list.iter().any(has_remote_plugin),
         // Kustomizations may hold plugins as text.
         Value::String(text) if may_be_plugin(text) && text.contains('\n') => {
-            yaml::parse_documents(text).into_iter().flatten().any(|document| has_remote_plugin(&document.value))
+            values(text).any(|value| has_remote_plugin(&value))
         }
         _ => false,
     }

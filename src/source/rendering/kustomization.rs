@@ -94,6 +94,7 @@ impl Reading<'_> {
                     self.resource(&at, text);
                 }
             } else if PLUGINS.contains(&field) {
+                // Several lines are the plugin itself, and name no file.
                 for (at, text) in texts(name, value).filter(|(_, text)| !is_inline(text)) {
                     self.resource(&at, text);
                 }
@@ -166,12 +167,12 @@ impl Reading<'_> {
 ///
 /// Source: package encoding/json of Go.
 pub(super) fn folded(name: &str) -> String {
-    let fold = |c: char| match c {
+    let characters = name.chars().map(|c| match c {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
         c => c.to_ascii_lowercase(),
-    };
-    name.chars().map(fold).collect()
+    });
+    characters.collect()
 }
 
 /// Tells whether a text is content and no name of a file.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 
-use super::{Chart, Files, RenderedFolder, Resolver, complaint, is_in, joined, name, resolved};
+use super::{Chart, Files, RenderedFolder, Resolver, complaint, in_source, is_in, joined, name};
 use model::api::check::{is_dns_label, is_dns_subdomain};
 use model::manifest::InputError;
 use model::rendering::{Capabilities, HELM_FILE, RELEASE_NAMESPACE, Release};
@@ -64,13 +64,13 @@ fn release(path: &str, content: &[u8]) -> Result<ReleaseFile, Vec<InputError>> {
         if errors.is_empty() { Ok(read) } else { Err(errors) }
     });
     read.map_err(|errors| {
-        let at = |error: FieldError| InputError {
+        let errors = errors.into_iter().map(|error| InputError {
             line: yaml::line_of(text, document.line, &error.field),
             field: Some(error.field).filter(|field| !field.is_empty()),
             hint: error.hint,
             ..complaint(path, error.message, "")
-        };
-        errors.into_iter().map(at).collect()
+        });
+        errors.collect()
     })
 }
 
@@ -106,18 +106,19 @@ fn wrong(read: &ReleaseFile) -> Vec<FieldError> {
 /// Source: Helm, `ParseKubeVersion`, which takes some more.
 fn is_kube_version(text: &str) -> bool {
     let bare = text.strip_prefix('v').unwrap_or(text);
-    let is_short = || bare.bytes().filter(|byte| *byte == b'.').count() == 1;
-    let is_version = |text: &str| semver::Version::parse(text).is_ok();
-    text.len() <= KUBE_VERSION_LENGTH_MAX && (is_version(bare) || (is_short() && is_version(&format!("{bare}.0"))))
+    let has_two_numbers = bare.bytes().filter(|byte| *byte == b'.').count() == 1;
+    let full = if has_two_numbers { format!("{bare}.0") } else { bare.to_owned() };
+    text.len() <= KUBE_VERSION_LENGTH_MAX && semver::Version::parse(&full).is_ok()
 }
 
 /// Tells whether a text is an API version, with or without a group and a kind.
 fn is_api_version(text: &str) -> bool {
-    let is_part = |part: &str| {
-        part.starts_with(|first: char| first.is_ascii_alphanumeric())
-            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
-    };
-    text.len() <= 253 && text.split('/').count() <= 3 && text.split('/').all(is_part)
+    text.len() <= 253 && text.split('/').count() <= 3 && text.split('/').all(is_part_of_api_version)
+}
+
+fn is_part_of_api_version(part: &str) -> bool {
+    part.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
 }
 
 /// Returns an error about a field of a file.
@@ -220,9 +221,4 @@ impl<F: Files> Resolver<'_, F> {
         let Some(place) = in_source(folder, path) else { return Ok(None) };
         Ok(self.files.id(&place)?.map(|_| place))
     }
-}
-
-/// Returns where a path leads from a folder; `None` where that is out of the source.
-fn in_source(folder: &str, path: &str) -> Option<String> {
-    resolved(folder, path).filter(|_| !path.starts_with('/'))
 }

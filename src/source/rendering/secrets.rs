@@ -43,8 +43,8 @@ fn secret_values(line: &str, all: bool) -> impl Iterator<Item = &str> {
             if all { !SHOWN.contains(&key) } else { speaks_of_secrets(key) }
         });
         // A line of a block of text has no key.
-        let rest = std::iter::once(("", bare)).filter(move |_| all && !bare.contains([':', '=']));
-        let values = hidden.chain(rest).map(|(_, value)| value.trim().trim_matches(MARKS));
+        let is_text = all && !bare.contains([':', '=']);
+        let values = hidden.chain(is_text.then_some(("", bare))).map(|(_, value)| value.trim().trim_matches(MARKS));
         values.filter(|value| value.len() >= VALUE_BYTES_MIN)
     })
 }

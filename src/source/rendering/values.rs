@@ -83,9 +83,8 @@ impl ValuesTemplate {
                     template.documents.push((document.line, node));
                 }
                 Err(error) => {
-                    let quotes =
-                        || "a text with {{ }} needs quotes, such as region: '{{ .Cluster.Labels.region }}'".to_owned();
-                    let hint = if text.contains("{{") { Some(quotes()) } else { error.hint };
+                    let quotes = "a text with {{ }} needs quotes, such as region: '{{ .Cluster.Labels.region }}'";
+                    let hint = if text.contains("{{") { Some(quotes.to_owned()) } else { error.hint };
                     errors.push(complaint(error.line, None, error.message, hint));
                 }
             }
@@ -99,7 +98,8 @@ impl ValuesTemplate {
     /// Each value that the inputs lack or that is of another kind, with its line; where it becomes too large, that alone.
     pub fn filled(&self, inputs: &ClusterInputs) -> Result<Vec<u8>, Vec<InputError>> {
         let mut filling = Filling { inputs, bytes: self.text.len(), wrong: Vec::new() };
-        let (mut filled, mut errors) = (Vec::new(), Vec::new());
+        let mut filled = Vec::new();
+        let mut errors = Vec::new();
         for (line, node) in &self.documents {
             let value = filling.value(node, "");
             if filling.bytes > FILLED_BYTES_MAX {
@@ -153,15 +153,16 @@ fn read(value: Value, field: &str, reads: &mut BTreeSet<ClusterField>, wrong: &m
             ValueNode::List(each.map(|(index, item)| read(item, &format!("{field}[{index}]"), reads, wrong)).collect())
         }
         Value::Object(fields) => {
-            let mut read_one = |(key, value): (String, Value)| {
+            let mut all = Vec::with_capacity(fields.len());
+            for (key, value) in fields {
                 let below = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
                 if key.contains("{{") {
                     wrong.push((below.clone(), "the name of a field cannot differ by cluster".to_owned()));
                 }
                 let node = read(value, &below, reads, wrong);
-                (key, node)
-            };
-            ValueNode::Map(fields.into_iter().map(&mut read_one).collect())
+                all.push((key, node));
+            }
+            ValueNode::Map(all)
         }
         other => ValueNode::Plain(other),
     }
@@ -244,14 +245,13 @@ impl Filling<'_> {
 
 /// Escapes what JSON allows in texts and YAML does not. In JSON it stands nowhere else.
 fn escaped(json: &str) -> String {
-    let is_odd =
-        |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
-        if is_odd(character) {
-            let _ = write!(text, "\\u{:04x}", u32::from(character));
-        } else {
-            text.push(character);
+        match character {
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                let _ = write!(text, "\\u{:04x}", u32::from(character));
+            }
+            _ => text.push(character),
         }
     }
     text

@@ -100,8 +100,10 @@ pub trait AgentDisk {
         order: &Digest,
     ) -> Option<Arc<WorkStatus>> {
         let Assignment { orders, outdated, .. } = self.assignment();
-        let has = |all: &&OrderDigests| all.get(cluster).and_then(|orders| orders.get(placement)) == Some(order);
-        [&*orders, &*outdated].iter().any(has).then(|| self.report(cluster, placement)).flatten()
+        let has_order = [&*orders, &*outdated]
+            .into_iter()
+            .any(|all| all.get(cluster).and_then(|orders| orders.get(placement)) == Some(order));
+        if has_order { self.report(cluster, placement) } else { None }
     }
 
     /// Returns an order with its objects; `None` where something of it has to be fetched.

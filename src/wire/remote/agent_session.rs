@@ -141,7 +141,7 @@ impl AgentSession {
 
     /// Returns when a heartbeat is due; `None` while a request has no answer.
     pub fn beat_at(&self) -> Option<Uptime> {
-        Some(self.beat_at).filter(|_| self.posted.is_none())
+        self.posted.is_none().then_some(self.beat_at)
     }
 
     /// Returns the request that is to be sent now: waiting reports, or a heartbeat where one is due.
@@ -172,7 +172,10 @@ impl AgentSession {
     ///
     /// Returns whether it is the request that has no answer yet; nothing follows from the answer to an earlier one.
     pub fn take_ack<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>, number: u64) -> bool {
-        let Some(began) = self.posted.filter(|_| number == self.seq) else { return false };
+        if number != self.seq {
+            return false;
+        }
+        let Some(began) = self.posted else { return false };
         self.posted = None;
         self.in_flight.clear();
         if self.is_listed {
@@ -202,7 +205,8 @@ impl AgentSession {
                 self.untold.retain(|cluster, _| names.contains(cluster));
                 let restart_pools = self.restarts_pools && !self.is_listed;
                 let kept = agent.disk.assignment();
-                (kept.source, kept.health) = (source, health);
+                kept.source = source;
+                kept.health = health;
                 kept.set_members(members, restart_pools);
                 return AfterFrame::SetMembers { restart_pools };
             }
@@ -351,20 +355,24 @@ impl AgentSession {
 
     /// Gives members the orders of a batch that are whole.
     fn give<D: AgentDisk, T: AgentTasks>(&mut self, agent: &mut AgentState<D, T>, batch: OrderBatch) {
-        let (mut commands, mut changed) = (Vec::new(), Vec::new());
+        let mut commands = Vec::new();
+        let mut changed = Vec::new();
         for ((cluster, placement), wanted) in batch.wanted {
             // A newer one is already known.
             let is_newest = !self.wanted.contains_key(&(cluster.clone(), placement.clone()));
-            let Some(order) = batch.orders.get(&wanted.digest).filter(|_| is_newest && agent.tasks.has(&cluster))
-            else {
+            let Some(order) = batch.orders.get(&wanted.digest) else { continue };
+            if !is_newest || !agent.tasks.has(&cluster) {
                 continue;
-            };
-            let object = |digest: &Digest| Some((digest.clone(), Arc::clone(batch.objects.get(digest)?)));
-            let objects = order.objects().into_iter().filter_map(object).collect();
+            }
+            let objects = order
+                .objects()
+                .into_iter()
+                .filter_map(|digest| Some((digest.clone(), Arc::clone(batch.objects.get(digest)?))))
+                .collect();
             match (WholeOrder { order: order.clone(), objects }).join() {
                 Ok(order) => {
-                    let report = || agent.disk.report_of(&cluster, &placement, &wanted.digest);
-                    let reported = wanted.reported.or_else(report);
+                    let reported =
+                        wanted.reported.or_else(|| agent.disk.report_of(&cluster, &placement, &wanted.digest));
                     for orders in [&mut agent.given, &mut agent.disk.assignment().orders] {
                         orders.entry(cluster.clone()).or_default().insert(placement.clone(), wanted.digest.clone());
                     }
@@ -423,8 +431,9 @@ impl OrderBatch {
     /// Returns what it lacks; `None` where it is whole, or as whole as it gets.
     fn lacking(&mut self, disk: &mut impl AgentDisk) -> Option<Fetch> {
         let digests: BTreeSet<&Digest> = self.wanted.values().map(|wanted| &wanted.digest).collect();
-        let lacks = |digest: &&&Digest| !self.orders.contains_key(**digest) && !self.gone.contains(**digest);
-        let orders: Vec<Digest> = digests.iter().filter(lacks).map(|digest| (*digest).clone()).collect();
+        let missing =
+            digests.into_iter().filter(|digest| !self.orders.contains_key(*digest) && !self.gone.contains(*digest));
+        let orders: Vec<Digest> = missing.cloned().collect();
         if !orders.is_empty() {
             return Some(Fetch::Orders(orders));
         }

@@ -31,11 +31,10 @@ pub struct Credentials {
 impl Credentials {
     /// Takes the tokens of the store in place of the earlier ones.
     pub fn set_stored(&mut self, tokens: &AgentTokens) {
-        let credential = |sha256: &str, pools: &BTreeSet<String>| {
-            Some(Credential { digest: digest_from(sha256)?, pools: pools.clone() })
-        };
-        let known =
-            tokens.iter().filter_map(|(name, token)| Some((name.clone(), credential(&token.sha256, &token.pools)?)));
+        let known = tokens.iter().filter_map(|(name, token)| {
+            let digest = digest_from(&token.sha256)?;
+            Some((name.clone(), Credential { digest, pools: token.pools.clone() }))
+        });
         self.stored = known.collect();
     }
 

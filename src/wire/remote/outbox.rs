@@ -48,7 +48,8 @@ impl Outbox {
 
     /// Takes the oldest events, as many as one request brings.
     pub fn take(&mut self) -> Vec<ToServer> {
-        let (mut taken, mut objects) = (Vec::new(), 0);
+        let mut taken = Vec::new();
+        let mut objects = 0;
         while taken.len() < EVENTS_MAX && objects < OBJECTS_MAX {
             let Some((_, (key, event))) = self.waiting.pop_first() else { break };
             self.places.remove(&key);

@@ -301,6 +301,7 @@ impl Registry {
         let session = session.ok_or(SessionRefusal::Over)?;
         session.heard = now;
         let mut refused = 0;
+        // It was taken before, and the answer got lost.
         if reports.seq <= session.seq {
             return Ok(Taken { acked: session.seq, refused });
         }
@@ -325,12 +326,13 @@ impl Registry {
                 event => {
                     let Some(cluster) = event.cluster() else { continue };
                     let is_own = self.sessions.get(agent).is_some_and(|session| session.members.contains(cluster));
-                    match self.members.get(cluster).filter(|_| is_own) {
-                        Some(remote) => {
+                    match self.members.get(cluster) {
+                        Some(remote) if is_own => {
                             let id = remote.id;
                             self.effects.extend(event.into_event().map(|event| RegistryEffect::Event(id, event)));
                         }
-                        None => refused += 1,
+                        // By now the member is another agent's, or gone.
+                        _ => refused += 1,
                     }
                 }
             }
@@ -360,18 +362,18 @@ impl Registry {
         }
         if std::mem::take(&mut session.lists) {
             session.running.retain(|cluster, _| session.members.contains(cluster));
-            let member = |cluster: &ClusterName| {
+            let members = session.members.iter().filter_map(|cluster| {
                 let remote = self.members.get(cluster)?;
                 let pool = match &remote.choice {
                     AgentChoice::Named(_) => None,
                     AgentChoice::Pool { pool } => Some(pool.clone()),
                 };
                 Some(AgentMember { cluster: cluster.clone(), reach: remote.reach.clone(), pool })
-            };
+            });
             return NextFrame::Frame(Box::new(FromServer::Members {
                 source: self.settings.source.clone(),
                 health: self.settings.health.clone(),
-                members: session.members.iter().filter_map(member).collect(),
+                members: members.collect(),
             }));
         }
         match session.pending.pop_first() {
@@ -381,6 +383,7 @@ impl Registry {
             Some(((cluster, placement), Pending::Forget)) => {
                 NextFrame::Frame(Box::new(FromServer::Forget { cluster, placement }))
             }
+            // After the orders: the agent forgets what it has of placements that this list lacks.
             None => match session.placements.pop_first() {
                 Some((cluster, placements)) => {
                     NextFrame::Frame(Box::new(FromServer::Placements { cluster, placements }))

@@ -7,10 +7,13 @@ use serde_json::{Value, json};
 use crate::api::table;
 use crate::api::table::OCM_GROUP;
 
+fn text(description: &str) -> Value {
+    json!({"description": description, "type": "string"})
+}
+
 /// Returns the definition: what OCM's objects may hold fits into it, and nothing else is needed by who reads decisions.
 pub fn placement_decision_crd() -> Value {
     let kind = table::lookup(OCM_GROUP, "PlacementDecision").expect("the kind is in the table");
-    let text = |message: &str| json!({"description": message, "type": "string"});
     let item = json!({
         "description": "One decided cluster.",
         "type": "object",

@@ -100,6 +100,7 @@ fn add(command: &mut ChatCommand, word: &str) -> Result<(), &'static str> {
         Argument::To => &mut command.to,
         Argument::Cluster => &mut command.cluster,
     };
+    // Ids of commits are compared as text, which git writes in small letters.
     let value =
         if matches!(argument, Argument::Sha | Argument::To) { value.to_ascii_lowercase() } else { value.to_owned() };
     if place.replace(value).is_some() {
@@ -109,10 +110,6 @@ fn add(command: &mut ChatCommand, word: &str) -> Result<(), &'static str> {
 }
 
 fn fits(argument: Argument, value: &str) -> bool {
-    let is_name = |name: &str, max: usize, more: &[u8]| {
-        let is_known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || more.contains(&b);
-        (1..=max).contains(&name.len()) && name.bytes().all(is_known)
-    };
     match argument {
         Argument::All => true,
         Argument::Stage => is_name(value, STAGE_CHARS_MAX, b""),
@@ -128,13 +125,17 @@ fn fits(argument: Argument, value: &str) -> bool {
     }
 }
 
+/// Tells whether a text is a name of at most `max` characters: small letters, digits, dashes and what `more` has.
+fn is_name(text: &str, max: usize, more: &[u8]) -> bool {
+    (1..=max).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || more.contains(&b))
+}
+
 /// Describes an invalid word; repeats the word only if it is harmless.
 fn complaint(name: &str, verb: ChatVerb, word: &str, why: &str) -> String {
-    let is_harmless = |b: u8| b.is_ascii_alphanumeric() || b"=.-_".contains(&b);
-    let word = match word {
-        word if word.len() <= REPEATED_CHARS_MAX && word.bytes().all(is_harmless) => format!("`{word}`"),
-        _ => "a word".to_owned(),
-    };
+    let is_harmless =
+        word.len() <= REPEATED_CHARS_MAX && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"=.-_".contains(&b));
+    let word = if is_harmless { format!("`{word}`") } else { "a word".to_owned() };
     let known: Vec<&str> = known(verb).iter().map(|argument| usage(*argument)).collect();
     let known = if known.is_empty() { "nothing".to_owned() } else { known.join(", ") };
     format!("`{name}`: {word} {why}; it takes {known}, and a reason after ` -- `")

@@ -53,8 +53,8 @@ impl Apart {
                 return;
             };
             // Where a value holds `>`, its quotes are not even here.
-            let is_plain = |quote: char| attributes.matches(quote).count() % 2 == 0;
-            self.is_lost |= attributes.contains('<') || !is_plain('"') || !is_plain('\'');
+            let is_cut = ['"', '\''].into_iter().any(|quote| attributes.matches(quote).count() % 2 != 0);
+            self.is_lost |= attributes.contains('<') || is_cut;
             // `Vec<String>` is no element: hosts drop the tag and show what follows.
             let name = name.to_ascii_lowercase();
             if is_element(&name) || !attributes.is_empty() || closes {

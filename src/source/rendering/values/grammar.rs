@@ -60,7 +60,8 @@ pub(super) enum ValueKind {
 /// # Errors
 /// What is wrong with the first action that is no action.
 pub(super) fn parts(text: &str) -> Result<Vec<TextPart>, String> {
-    let (mut parts, mut rest) = (Vec::new(), text);
+    let mut parts = Vec::new();
+    let mut rest = text;
     while let Some((before, inside)) = rest.split_once("{{") {
         if !before.is_empty() {
             parts.push(TextPart::Literal(before.to_owned()));
@@ -76,8 +77,8 @@ pub(super) fn parts(text: &str) -> Result<Vec<TextPart>, String> {
     if !rest.is_empty() || parts.is_empty() {
         parts.push(TextPart::Literal(rest.to_owned()));
     }
-    let is_typed = |part: &TextPart| matches!(part, TextPart::Action(action) if action.kind != ValueKind::Text);
-    if parts.len() > 1 && parts.iter().any(is_typed) {
+    let has_typed = parts.iter().any(|part| matches!(part, TextPart::Action(action) if action.kind != ValueKind::Text));
+    if parts.len() > 1 && has_typed {
         return Err("`int` and `bool` make a value, so nothing else may stand in the text".to_owned());
     }
     Ok(parts)
@@ -151,6 +152,7 @@ impl<'a> ActionReader<'a> {
             _ if word.starts_with(".Cluster.Properties.") => ClusterField::Property,
             _ => return Err(format!("it names no field of the cluster; write {WANTED}")),
         };
+        // Nothing stands before the first dot, so the key is the fourth part, with its dots.
         let key = word.splitn(4, '.').nth(3).unwrap_or_default();
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             let map = if word.starts_with(".Cluster.Labels.") { ".Cluster.Labels" } else { ".Cluster.Properties" };
@@ -165,8 +167,8 @@ impl<'a> ActionReader<'a> {
 
     /// Takes what is no space, bar, quote or brace.
     fn word(&mut self) -> &'a str {
-        let is_end = |c: char| c.is_whitespace() || matches!(c, '|' | '"' | '`' | '}' | '{');
-        let (word, rest) = self.rest.split_at(self.rest.find(is_end).unwrap_or(self.rest.len()));
+        let end = self.rest.find(|c: char| c.is_whitespace() || matches!(c, '|' | '"' | '`' | '}' | '{'));
+        let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest;
         word
     }
@@ -181,7 +183,8 @@ impl<'a> ActionReader<'a> {
             }));
         }
         let inside = self.rest.strip_prefix('"')?;
-        let (mut text, mut characters) = (String::new(), inside.char_indices());
+        let mut text = String::new();
+        let mut characters = inside.char_indices();
         while let Some((at, character)) = characters.next() {
             match character {
                 '"' => {

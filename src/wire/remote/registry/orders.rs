@@ -72,7 +72,7 @@ fn take_order(
     };
     // An agent that has the order has its last report, too.
     let running = session.running.get_mut(cluster).and_then(|orders| orders.remove(&placement));
-    let reported = reported.filter(|_| running.as_ref() != Some(&digest));
+    let reported = if running.as_ref() == Some(&digest) { None } else { reported };
     session.content.add(&digest, &new.order);
     let earlier = remote.orders.insert(placement.clone(), new);
     if let Some(earlier) = earlier.filter(|earlier| earlier.digest != digest) {

@@ -45,6 +45,7 @@ impl Registry {
         let mut late = BTreeSet::new();
         for (_, writer) in self.writers() {
             match writer {
+                // Its lease has run out, so it writes no more.
                 Writer::Gone(_, until) if *until <= now => *writer = Writer::Nobody,
                 Writer::Leaving(agent, until) if *until <= now => drop(late.insert(agent.clone())),
                 _ => {}
@@ -72,12 +73,14 @@ impl Registry {
         for (cluster, remote) in &mut self.members {
             let target = wanted.get(cluster);
             let is_pool = matches!(remote.choice, AgentChoice::Pool { .. });
+            // The agent does not know the member, so it would never say that it stopped it.
             if let Writer::Agent(agent) = &remote.writer
                 && target != Some(agent)
                 && self.sessions.get(agent).is_some_and(|session| session.never_ran(cluster))
             {
                 remote.writer = Writer::Nobody;
             }
+            // Two agents must not write to one member: the next begins when the present one has stopped.
             match (&remote.writer, target) {
                 (Writer::Nobody, Some(target)) if !is_pool || self.pools_from.is_none() => {
                     remote.writer = Writer::Agent(target.clone());
@@ -131,14 +134,10 @@ impl Registry {
 
     /// Lets the first list of each session go that has all members of its agent, or that has the agent stop some.
     fn send_first_lists(&mut self, wanted: &BTreeMap<ClusterName, String>) {
-        let stops = |writer: &Writer| match writer {
-            Writer::Leaving(agent, _) => Some(agent.clone()),
-            Writer::Nobody | Writer::Agent(_) | Writer::Gone(..) => None,
-        };
-        let mut stopping: BTreeSet<String> = self.parting.values().filter_map(stops).collect();
+        let mut stopping: BTreeSet<String> = self.parting.values().filter_map(stopped_by).collect();
         let mut receiving = BTreeSet::new();
         for (cluster, remote) in &self.members {
-            if let Some(agent) = stops(&remote.writer) {
+            if let Some(agent) = stopped_by(&remote.writer) {
                 stopping.insert(agent);
                 receiving.extend(wanted.get(cluster));
             }
@@ -178,5 +177,13 @@ impl Registry {
                 self.effects.push(RegistryEffect::Event(remote.id, event));
             }
         }
+    }
+}
+
+/// Returns the agent that has to stop writing to a member.
+fn stopped_by(writer: &Writer) -> Option<String> {
+    match writer {
+        Writer::Leaving(agent, _) => Some(agent.clone()),
+        Writer::Nobody | Writer::Agent(_) | Writer::Gone(..) => None,
     }
 }
