@@ -94,7 +94,7 @@ mod tests {
         assert!(receiver.recv().await.is_some() && receiver.try_recv().is_ok());
         assert_eq!(depth(), 1);
         drop(receiver);
-        assert_eq!(depth(), 0, "what nobody receives does not wait");
+        assert_eq!(depth(), 0, "what is not received waits no more");
         assert!(sender.send(MemberCommand::Announce).is_err());
         assert_eq!(depth(), 0);
     }

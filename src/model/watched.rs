@@ -183,6 +183,7 @@ impl<'de> Visitor<'de> for Metadata<'_> {
         object.fields.push('{');
         while let Some(FieldName(key)) = map.next_key()? {
             match &*key {
+                // These three differ from member to member, so the text that members share goes without them.
                 "uid" => object.uid = text(&mut map)?,
                 "resourceVersion" => object.resource_version = text(&mut map)?,
                 "creationTimestamp" => object.created = map.next_value()?,

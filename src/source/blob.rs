@@ -334,6 +334,7 @@ impl Reading<'_, '_> {
         let checked = match table::find(&id.group, &id.version, &id.kind) {
             Err(error) => return self.field_error(place, Some(&name), error),
             Ok(None) => payload_errors(&value).map(|()| None),
+            // Decisions read it, and nothing is decrypted for them.
             Ok(Some(_)) if is_encrypted(&value) => return self.field_error(place, Some(&name), encryption::own_kind()),
             Ok(Some(kind)) => kind.check(&value).map(Some),
         };

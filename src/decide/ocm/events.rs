@@ -35,17 +35,14 @@ pub(super) fn between(
     let held: Vec<&[ClusterName]> =
         before.into_iter().flat_map(OcmPlacementRecord::pages).map(|(_, page)| page).collect();
     let wanted: Vec<&[ClusterName]> = after.pages().map(|(_, page)| page).collect();
-    let said = |position: usize, verb: &str| {
-        let page = page_name(&key.name, u32::try_from(position + 1).unwrap_or(u32::MAX));
-        format!("Decision {page} is {verb} with placement {} in namespace {}", key.name, key.namespace)
-    };
-    let entry = |kind, facts| entry(key, evaluated.now, kind, facts);
+    let now = evaluated.now;
     let mut entries = Vec::new();
     let mut updated = false;
     for (position, page) in wanted.iter().enumerate() {
         let old = held.get(position).copied();
         if old.is_none() {
-            entries.push(entry(JournalKind::DecisionCreate, json!({"message": said(position, "created")})));
+            let facts = json!({"message": page_message(key, position, "created")});
+            entries.push(entry(key, now, JournalKind::DecisionCreate, facts));
         }
         // A new page without clusters is created and not updated.
         let old = old.unwrap_or_default();
@@ -57,22 +54,31 @@ pub(super) fn between(
         let has: BTreeSet<_> = page.iter().collect();
         let gained: Vec<_> = has.difference(&had).collect();
         let lost: Vec<_> = had.difference(&has).collect();
-        let mut facts = json!({"gained": gained, "lost": lost, "message": said(position, "updated")});
+        let updated_page = page_message(key, position, "updated");
+        let mut facts = json!({"gained": gained, "lost": lost, "message": updated_page});
         if let Some(Notice { plugin, message }) = &evaluated.warning {
-            facts["message"] = json!(format!("{}: {message} in plugin {plugin}", said(position, "updated")));
+            facts["message"] = json!(format!("{updated_page}: {message} in plugin {plugin}"));
             facts["warning"] = json!(message);
         }
-        entries.push(entry(JournalKind::DecisionUpdate, facts));
+        entries.push(entry(key, now, JournalKind::DecisionUpdate, facts));
     }
     if updated && let Some(scores) = &evaluated.scores {
-        entries.push(entry(JournalKind::ScoreUpdate, json!({"message": scores})));
+        entries.push(entry(key, now, JournalKind::ScoreUpdate, json!({"message": scores})));
     }
-    let gone = (wanted.len()..held.len()).map(|position| json!({"message": said(position, "deleted")}));
-    entries.extend(gone.map(|facts| entry(JournalKind::DecisionDelete, facts)));
+    for position in wanted.len()..held.len() {
+        let facts = json!({"message": page_message(key, position, "deleted")});
+        entries.push(entry(key, now, JournalKind::DecisionDelete, facts));
+    }
     let known = before.and_then(|record| record.warning.as_ref());
     // An update says it, too.
     if let Some(notice) = evaluated.warning.as_ref().filter(|notice| !updated && Some(&notice.message) != known) {
-        entries.push(entry(JournalKind::ScoresExpired, json!({"message": notice.message})));
+        entries.push(entry(key, now, JournalKind::ScoresExpired, json!({"message": notice.message})));
     }
     entries
+}
+
+/// Describes what happened to a page of decisions, in the words of OCM.
+fn page_message(key: &Key, position: usize, verb: &str) -> String {
+    let page = page_name(&key.name, u32::try_from(position + 1).unwrap_or(u32::MAX));
+    format!("Decision {page} is {verb} with placement {} in namespace {}", key.name, key.namespace)
 }

@@ -62,6 +62,17 @@ fn current<'a>(conditions: &'a [Condition], type_: &ConditionType, generation: i
     condition.is(ConditionStatus::False, generation).then_some((condition, false))
 }
 
+fn is_false(conditions: &[Condition], type_: &ConditionType, generation: i64) -> bool {
+    matches!(current(conditions, type_, generation), Some((_, false)))
+}
+
+/// Tells whether overriding or handing over failed.
+fn is_undelivered(conditions: &[Condition], generation: i64) -> bool {
+    FAILURES.iter().any(|(type_, reason)| {
+        current(conditions, type_, generation).is_some_and(|(condition, holds)| !holds && condition.reason == *reason)
+    })
+}
+
 /// Returns the time from `now` until `period` after `start`; `None` once that is over.
 fn remaining(start: Timestamp, period: Duration, now: Timestamp) -> Option<Duration> {
     // A start in the future, after a clock was set back, waits the whole period and no longer.
@@ -106,26 +117,23 @@ pub fn failed(
     started_at: Option<Timestamp>,
     now: Timestamp,
 ) -> (bool, Option<Duration>) {
-    let state = |type_| current(conditions, type_, generation);
-    let broken = FAILURES
-        .iter()
-        .any(|(type_, reason)| state(type_).is_some_and(|(condition, holds)| !holds && condition.reason == *reason));
+    let applied = current(conditions, &ConditionType::Applied, generation);
     // Applied is false from the first object on: it is a refusal only once all were tried.
     let refused = settled.is_some()
-        && state(&ConditionType::Applied)
-            .is_some_and(|(condition, holds)| !holds && condition.reason == Reason::NotAllWorkHaveBeenApplied);
+        && applied.is_some_and(|(condition, holds)| !holds && condition.reason == Reason::NotAllWorkHaveBeenApplied);
     let has_failed = settled.is_some_and(|w| w.manifests.iter().any(|m| m.availability == Some(Availability::Failed)));
-    if broken || refused || has_failed {
+    if is_undelivered(conditions, generation) || refused || has_failed {
         return (true, None);
     }
-    let available = state(&ConditionType::Available);
-    if matches!(available, Some((_, true))) || matches!(state(&ConditionType::DiffReported), Some((_, true))) {
+    let available = current(conditions, &ConditionType::Available, generation);
+    let diff_reported = current(conditions, &ConditionType::DiffReported, generation);
+    if matches!(available, Some((_, true))) || matches!(diff_reported, Some((_, true))) {
         return (false, None);
     }
     let Some(started_at) = started_at else { return (false, None) };
-    // Without it, work that was complete is under way again: an object is put back, or deletions were approved.
-    let under_way = || state(&ConditionType::Applied).filter(|(_, holds)| !holds);
-    let lost_at = available.or_else(under_way).map(|(condition, _)| condition.last_transition_time);
+    // Without Available, work that was complete is in progress again: an object is put back, or deletions were approved.
+    let lost = available.or(applied.filter(|(_, holds)| !holds));
+    let lost_at = lost.map(|(condition, _)| condition.last_transition_time);
     let from = lost_at.filter(|lost_at| remaining(started_at, deadline, *lost_at).is_none()).unwrap_or(started_at);
     let rest = remaining(from, deadline, now);
     (rest.is_none(), rest)
@@ -155,17 +163,14 @@ pub fn health(
     let ready_in = if let Readiness::NotYet(rest) = ready { rest } else { None };
     let diff_reported =
         find_condition(conditions, &ConditionType::DiffReported).is_some_and(|c| c.observed_generation == generation);
-    let is_false = |type_| matches!(current(conditions, type_, generation), Some((_, false)));
-    let undelivered = FAILURES.iter().any(|(type_, reason)| {
-        current(conditions, type_, generation).is_some_and(|(condition, holds)| !holds && condition.reason == *reason)
-    });
     // Before every object was tried, unavailable only means that the work is in progress.
-    let seen_unavailable =
-        settled.is_some() && (is_false(&ConditionType::Available) || is_false(&ConditionType::Applied));
+    let seen_unavailable = settled.is_some()
+        && (is_false(conditions, &ConditionType::Available, generation)
+            || is_false(conditions, &ConditionType::Applied, generation));
     Health {
         ready,
         failed,
-        undelivered,
+        undelivered: is_undelivered(conditions, generation),
         diff_reported,
         seen_unavailable,
         changes_in: ready_in.into_iter().chain(fails_in).min(),

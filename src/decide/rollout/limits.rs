@@ -54,24 +54,26 @@ impl Limits {
         target: usize,
     ) -> Result<Self, Error> {
         let config = config.cloned().unwrap_or_default();
-        let limit = |field, value: Option<IntOrPercent>| {
-            let value = value.unwrap_or_else(|| IntOrPercent::Text(LIMIT_DEFAULT.to_owned()));
-            value.rounded_up(target).ok_or_else(|| Error {
-                field,
-                value: text(&value),
-                expected: "a number from 0 on, or a percentage such as 25%",
-            })
-        };
         let period = config.unavailable_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         Ok(Self {
             target,
-            max_unavailable: limit("spec.strategy.rollingUpdate.maxUnavailable", config.max_unavailable)?,
-            max_surge: limit("spec.strategy.rollingUpdate.maxSurge", config.max_surge)?,
+            max_unavailable: limit("spec.strategy.rollingUpdate.maxUnavailable", config.max_unavailable, target)?,
+            max_surge: limit("spec.strategy.rollingUpdate.maxSurge", config.max_surge, target)?,
             max_failures: MaxFailures::read(annotations)?.of(target),
             unavailable_period: period.map_or(UNAVAILABLE_PERIOD_DEFAULT, Duration::from_secs),
             progress_deadline: progress_deadline(annotations)?,
         })
     }
+}
+
+/// Resolves a limit against `target` clusters; an absent one is KubeFleet's default.
+fn limit(field: &'static str, value: Option<IntOrPercent>, target: usize) -> Result<usize, Error> {
+    let value = value.unwrap_or_else(|| IntOrPercent::Text(LIMIT_DEFAULT.to_owned()));
+    value.rounded_up(target).ok_or_else(|| Error {
+        field,
+        value: text(&value),
+        expected: "a number from 0 on, or a percentage such as 25%",
+    })
 }
 
 fn text(value: &IntOrPercent) -> String {

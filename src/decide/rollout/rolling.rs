@@ -87,6 +87,12 @@ impl BindingView {
         self.state == BindingState::Bound && !self.deleting && !self.outdated && self.failed
     }
 
+    /// Tells whether the cluster is to get the current snapshot.
+    fn is_to_move(&self) -> bool {
+        let is_to_update = self.state == BindingState::Bound && self.outdated;
+        (is_to_update || self.state == BindingState::Scheduled) && !self.deleting
+    }
+
     /// Tells whether a started move is still in progress.
     fn is_in_flight(&self) -> bool {
         self.state == BindingState::Bound && !self.is_ready() && !self.failed
@@ -145,12 +151,17 @@ impl<'a> Buckets<'a> {
         }
         // What it had counts as ready until something else is known.
         if view.state == BindingState::Scheduled {
-            (self.ready, self.can_be_ready) = (self.ready + 1, self.can_be_ready + 1);
-            self.update.extend((!view.deleting).then_some(view));
+            self.ready += 1;
+            self.can_be_ready += 1;
+            if !view.deleting {
+                self.update.push(view);
+            }
             return;
         }
         if view.state == BindingState::Unscheduled && !view.assigned {
-            self.empty.extend((!view.deleting).then_some(view));
+            if !view.deleting {
+                self.empty.push(view);
+            }
             return;
         }
         self.ready += i64::from(view.is_ready());
@@ -198,8 +209,11 @@ pub fn roll(views: &[BindingView], failed_before: &BTreeSet<ClusterName>, limits
         buckets.count(view);
     }
     let failed: Vec<&BindingView> = sorted.iter().copied().filter(|view| view.has_failed()).collect();
-    let is_there = |cluster: &ClusterName| sorted.iter().any(|view| view.cluster == *cluster && !view.deleting);
-    let before = failed_before.iter().map(|cluster| (cluster, is_there(cluster))).collect();
+    let mut before = BTreeMap::new();
+    for cluster in failed_before {
+        let is_there = sorted.iter().any(|view| view.cluster == *cluster && !view.deleting);
+        before.insert(cluster, is_there);
+    }
     let halted = halted(&failed, &before, limits.max_failures);
     let may_start = halted.is_none();
 
@@ -232,11 +246,8 @@ pub fn roll(views: &[BindingView], failed_before: &BTreeSet<ClusterName>, limits
     let bind: Vec<&BindingView> = bind.collect();
 
     let started: BTreeSet<&str> = update.iter().chain(&bind).map(|view| view.name.as_str()).collect();
-    let waits = |view: &&BindingView| {
-        let wanted = view.state == BindingState::Scheduled || (view.state == BindingState::Bound && view.outdated);
-        wanted && !view.deleting && !started.contains(view.name.as_str())
-    };
-    let stale: Vec<&BindingView> = sorted.iter().copied().filter(waits).collect();
+    let to_move = sorted.iter().copied().filter(|view| view.is_to_move());
+    let stale: Vec<&BindingView> = to_move.filter(|view| !started.contains(view.name.as_str())).collect();
     let deferred = stale.iter().copied().filter(|view| view.deferred).collect();
     Roll {
         update: names(update),

@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use model::api::envelope;
 use model::encrypted::is_encrypted;
 use model::id::{ObjectId, ObjectKey, PlacementKey};
@@ -38,25 +40,15 @@ pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec
     let mut known: BTreeMap<ObjectKey, String> =
         plain.map(|manifest| (manifest.id.key(), "by itself".to_owned())).collect();
     for envelope in manifests.iter().filter(|manifest| is_envelope(manifest)) {
-        let fail = |entry: &str, why: String| format!("{}, entry {entry}: {why}", envelope.id);
-        let mut entries = envelope::entries(&envelope.object).map_err(|(entry, why)| fail(&entry, why))?;
+        let mut entries =
+            envelope::entries(&envelope.object).map_err(|(entry, why)| entry_failure(envelope, &entry, &why))?;
         entries.sort_by_cached_key(|(_, object)| Reverse(go_json(object)));
         for (entry, object) in entries {
-            let id = ObjectId::of(&object).ok_or_else(|| fail(&entry, "is no object".to_owned()))?;
-            if is_encrypted(&object) {
-                return Err(fail(&entry, "is encrypted; encrypt objects in files of their own".to_owned()));
-            }
-            if id.is_reserved() {
-                let why = format!("{id} is reserved: inventories of gitfleet are there; take the entry out");
-                return Err(fail(&entry, why));
-            }
-            if placement.namespace.is_some() && id.namespace.is_empty() {
-                let why = format!("{id} is cluster-scoped; a ResourcePlacement places objects of its namespace only");
-                return Err(fail(&entry, why));
-            }
+            let id = entry_id(&object, placement).map_err(|why| entry_failure(envelope, &entry, &why))?;
             let place = format!("by entry {entry} of {}", envelope.id);
             if let Some(other) = known.insert(id.key(), place) {
-                return Err(fail(&entry, format!("{id} is placed {other} too; remove one of the two")));
+                let why = format!("{id} is placed {other} too; remove one of the two");
+                return Err(entry_failure(envelope, &entry, &why));
             }
             let object = Arc::new(sanitise(&object));
             let origin = envelope.origin.clone();
@@ -64,6 +56,25 @@ pub fn enveloped(manifests: &[Manifest], placement: &PlacementKey) -> Result<Vec
         }
     }
     Ok(contents)
+}
+
+/// Returns the identity of an object in an envelope, if it may be there.
+fn entry_id(object: &Value, placement: &PlacementKey) -> Result<ObjectId, String> {
+    let Some(id) = ObjectId::of(object) else { return Err("is no object".to_owned()) };
+    if is_encrypted(object) {
+        return Err("is encrypted; encrypt objects in files of their own".to_owned());
+    }
+    if id.is_reserved() {
+        return Err(format!("{id} is reserved: inventories of gitfleet are there; take the entry out"));
+    }
+    if placement.namespace.is_some() && id.namespace.is_empty() {
+        return Err(format!("{id} is cluster-scoped; a ResourcePlacement places objects of its namespace only"));
+    }
+    Ok(id)
+}
+
+fn entry_failure(envelope: &Manifest, entry: &str, why: &str) -> String {
+    format!("{}, entry {entry}: {why}", envelope.id)
 }
 
 /// Returns the name of an envelope's work on each cluster, from the name of the work for its part of the snapshot.

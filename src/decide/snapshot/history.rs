@@ -33,17 +33,15 @@ pub struct Frozen {
 /// Hashes, digests and splits sanitised objects in snapshot order. `known` is an earlier snapshot: an encrypted object has the same digest
 /// as there while its file is the same, whether or not it can be decrypted now.
 pub fn freeze(manifests: &[Manifest], known: Option<&ResourceSnapshot>) -> Frozen {
-    let encrypted = |resource: &&SnapshotResource| is_of_encrypted(resource.digest.as_str());
     let known: BTreeMap<(&BlobId, u32, &ObjectId), &Digest> = known
         .into_iter()
         .flat_map(|snapshot| &snapshot.resources)
-        .filter(encrypted)
+        .filter(|resource| is_of_encrypted(resource.digest.as_str()))
         .map(|resource| ((&resource.origin.blob, resource.origin.ordinal, &resource.id), &resource.digest))
         .collect();
-    let known = |manifest: &Manifest| {
+    let fingerprint = fingerprint(manifests, |manifest| {
         known.get(&(&manifest.origin.blob, manifest.origin.ordinal, &manifest.id)).copied().cloned()
-    };
-    let fingerprint = fingerprint(manifests, known);
+    });
     let parts = split(fingerprint.objects.iter().map(|(_, size)| *size));
     let resources = manifests.iter().zip(fingerprint.objects).map(|(manifest, (digest, _))| SnapshotResource {
         id: manifest.id.clone(),
@@ -82,8 +80,11 @@ pub fn freeze_variants(
 /// Tells whether a snapshot has these objects, and the same for all inputs that both have.
 fn is_same(known: &ResourceSnapshot, frozen: &Frozen, variants: &SnapshotVariants) -> bool {
     let Some(before) = known.variants.as_ref().filter(|before| before.reads == variants.reads) else { return false };
-    let same = |(a, b): (&SnapshotResource, &SnapshotResource)| a.id == b.id && a.digest == b.digest;
-    if known.resources.len() != frozen.resources.len() || !known.resources.iter().zip(&frozen.resources).all(same) {
+    if known.resources.len() != frozen.resources.len() {
+        return false;
+    }
+    let mut pairs = known.resources.iter().zip(&frozen.resources);
+    if pairs.any(|(old, new)| old.id != new.id || old.digest != new.digest) {
         return false;
     }
     let mut both = before.made.iter().filter_map(|old| Some((old, variants.of(&old.inputs)?))).peekable();
@@ -136,7 +137,8 @@ pub fn split(sizes: impl IntoIterator<Item = usize>) -> Vec<usize> {
     for size in sizes {
         if objects > 0 && bytes + size > SNAPSHOT_BYTES_MAX {
             parts.push(objects);
-            (objects, bytes) = (0, 0);
+            objects = 0;
+            bytes = 0;
         }
         objects += 1;
         bytes += size;
@@ -147,10 +149,8 @@ pub fn split(sizes: impl IntoIterator<Item = usize>) -> Vec<usize> {
 
 /// Tells whether the same objects stand in other files: somebody encrypted them again.
 pub fn is_encrypted_again(known: &[SnapshotResource], now: &[SnapshotResource]) -> bool {
-    let other = |(known, now): (&SnapshotResource, &SnapshotResource)| {
-        is_of_encrypted(now.digest.as_str()) && known.origin.blob != now.origin.blob
-    };
-    known.iter().zip(now).any(other)
+    let mut pairs = known.iter().zip(now);
+    pairs.any(|(old, new)| is_of_encrypted(new.digest.as_str()) && old.origin.blob != new.origin.blob)
 }
 
 /// How a hash relates to the existing snapshots.

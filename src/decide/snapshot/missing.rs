@@ -24,9 +24,8 @@ pub fn not_selected(tree: &Tree, placement: &Placement) -> Vec<Warning> {
     let named = selectors.iter().enumerate();
     let mut warnings: Vec<Warning> =
         named.filter_map(|(index, selector)| nothing_named(&selection, &place, index, selector)).collect();
-    let is_empty = |selector: &ResourceSelector| selection.found(selector).next().is_none();
     // Warnings about names or Pods were added above; this is for labels and whole kinds.
-    if warnings.is_empty() && pods.is_empty() && selectors.iter().all(is_empty) {
+    if warnings.is_empty() && pods.is_empty() && selectors.iter().all(|s| selection.found(s).next().is_none()) {
         let message = "the selectors select nothing, so nothing is delivered";
         warnings.push(Warning::new(WarningKind::NothingSelected, message).at("spec.resourceSelectors"));
     }
@@ -42,16 +41,12 @@ fn without_namespace(tree: &Tree, placement: &Placement, selection: &Selection<'
     if !gives && placement.folder().is_none() {
         return None;
     }
-    let is_named = |manifest: &Manifest| {
-        let mut selectors = placement.spec.resource_selectors.iter();
-        selectors.any(|selector| selector.group == manifest.id.group && selector.kind == manifest.id.kind)
+    let seen = selection.seen.manifests().iter();
+    let objects: Vec<&Manifest> = if gives {
+        seen.filter(|manifest| is_of_unknown_kind(manifest, tree, placement)).collect()
+    } else {
+        seen.filter(|manifest| tree.lacks_namespace(manifest)).collect()
     };
-    let is_guessed = |manifest: &Manifest| {
-        let kind = (manifest.id.group.clone(), manifest.id.kind.clone());
-        tree.guessed.contains(&kind) && !is_named(manifest)
-    };
-    let is_left_out = |manifest: &&Manifest| if gives { is_guessed(manifest) } else { tree.lacks_namespace(manifest) };
-    let objects: Vec<&Manifest> = selection.seen.manifests().iter().filter(is_left_out).collect();
     if objects.is_empty() {
         return None;
     }
@@ -66,6 +61,14 @@ fn without_namespace(tree: &Tree, placement: &Placement, selection: &Selection<'
     };
     let message = format!("{names} {verb} in no namespace: {why}");
     Some(Warning::new(WarningKind::NamespaceUnknown, message).hint(hint))
+}
+
+/// Tells whether the scope of an object's kind was guessed, and no selector of the placement names the kind.
+fn is_of_unknown_kind(manifest: &Manifest, tree: &Tree, placement: &Placement) -> bool {
+    let id = &manifest.id;
+    let mut selectors = placement.spec.resource_selectors.iter();
+    tree.guessed.contains(&(id.group.clone(), id.kind.clone()))
+        && !selectors.any(|selector| selector.group == id.group && selector.kind == id.kind)
 }
 
 /// Names objects with their files, and says which form of the verb follows.
@@ -83,8 +86,8 @@ fn pods<'a>(selection: &'a Selection<'_>, selector: &'a ResourceSelector) -> Vec
     match selector.kind.as_str() {
         "Pod" => selection.found(selector).collect(),
         "Namespace" if selector.selection_scope == SelectionScope::NamespaceWithResources => {
-            let is_pod = |manifest: &&Manifest| manifest.id.group.is_empty() && manifest.id.kind == "Pod";
-            selection.found(selector).flat_map(|ns| selection.seen.in_namespace(&ns.id.name)).filter(is_pod).collect()
+            let objects = selection.found(selector).flat_map(|ns| selection.seen.in_namespace(&ns.id.name));
+            objects.filter(|object| object.id.group.is_empty() && object.id.kind == "Pod").collect()
         }
         _ => Vec::new(),
     }

@@ -39,7 +39,6 @@ struct OverrideCandidate {
 impl OverrideCandidate {
     fn new(snapshot: &Arc<OverrideSnapshot>) -> Self {
         let rules = rules(snapshot);
-        let value_keys = |rule: &OverrideRule| rule.json_patch_overrides.iter().flat_map(patch::label_keys).collect();
         Self {
             snapshot: Arc::clone(snapshot),
             selector_keys: rules.iter().flat_map(selector_keys).collect(),
@@ -141,8 +140,14 @@ impl<'a> Objects<'a> {
     /// Tells of each selector of an override whether it selects one of the objects.
     fn hits<'b>(&'b self, snapshot: &OverrideSnapshot) -> impl Iterator<Item = bool> + 'b {
         let selected = snapshot.selected().1.into_iter();
-        let is_whole = |id: &ObjectId| is_namespace(&id.group, &id.version, &id.kind) && id.namespace.is_empty();
-        selected.map(move |id| self.ids.contains(&id) || is_whole(&id) && self.namespaces.contains(id.name.as_str()))
+        selected.map(move |id| self.ids.contains(&id) || self.is_whole_namespace(&id))
+    }
+
+    /// Tells whether an override's selector is a Namespace, and stands for the objects in it.
+    fn is_whole_namespace(&self, selected: &ObjectId) -> bool {
+        is_namespace(&selected.group, &selected.version, &selected.kind)
+            && selected.namespace.is_empty()
+            && self.namespaces.contains(selected.name.as_str())
     }
 }
 
@@ -193,24 +198,32 @@ fn selector_keys(rule: &OverrideRule) -> impl Iterator<Item = String> {
     selectors.flat_map(|s| s.match_labels.keys().chain(s.match_expressions.iter().map(|e| &e.key))).cloned()
 }
 
+/// Returns the keys of labels in the values of a rule.
+fn value_keys(rule: &OverrideRule) -> Vec<String> {
+    rule.json_patch_overrides.iter().flat_map(patch::label_keys).collect()
+}
+
 /// Tells whether an override changes an object.
 fn changes(snapshot: &OverrideSnapshot, id: &ObjectId) -> bool {
-    let is_it = |group: &str, version: &str, kind: &str, name: &str| {
-        (group, version, kind, name) == (id.group.as_str(), id.version.as_str(), id.kind.as_str(), id.name.as_str())
-    };
     match &snapshot.spec {
         OverrideSpec::Cluster(spec) if id.namespace.is_empty() => {
-            spec.cluster_resource_selectors.iter().any(|s| is_it(&s.group, &s.version, &s.kind, &s.name))
+            spec.cluster_resource_selectors.iter().any(|s| is_named(id, &s.group, &s.version, &s.kind, &s.name))
         }
+        // A selected Namespace stands for all objects in it.
         OverrideSpec::Cluster(spec) => spec
             .cluster_resource_selectors
             .iter()
             .any(|s| is_namespace(&s.group, &s.version, &s.kind) && s.name == id.namespace),
         OverrideSpec::Namespaced(spec) => {
             snapshot.id.key.namespace.as_deref() == Some(id.namespace.as_str())
-                && spec.resource_selectors.iter().any(|s| is_it(&s.group, &s.version, &s.kind, &s.name))
+                && spec.resource_selectors.iter().any(|s| is_named(id, &s.group, &s.version, &s.kind, &s.name))
         }
     }
+}
+
+/// Tells whether an object has this type and name, in any namespace.
+fn is_named(id: &ObjectId, group: &str, version: &str, kind: &str, name: &str) -> bool {
+    id.group == group && id.version == version && id.kind == kind && id.name == name
 }
 
 /// Returns the objects of one cluster, in the order of `manifests`; borrowed if no override changes one.
@@ -228,12 +241,14 @@ pub fn works_for_cluster<'a, 's>(
     picked: &PickedOverrides,
     lookup: impl Fn(&OverrideRef) -> Option<&'s OverrideSnapshot>,
 ) -> Result<Cow<'a, [Manifest]>, String> {
-    // Without the snapshot the object would be delivered without its override.
-    let find = |id: &OverrideRef| {
-        lookup(id).ok_or_else(|| format!("the snapshot {} of an override is gone; change the override", id.name()))
-    };
-    let picked_snapshots: Vec<&OverrideSnapshot> =
-        picked.cluster.iter().chain(&picked.namespaced).map(find).collect::<Result<_, _>>()?;
+    let mut picked_snapshots = Vec::new();
+    for id in picked.cluster.iter().chain(&picked.namespaced) {
+        let Some(snapshot) = lookup(id) else {
+            // Without the snapshot the object would be delivered without its override.
+            return Err(format!("the snapshot {} of an override is gone; change the override", id.name()));
+        };
+        picked_snapshots.push(snapshot);
+    }
     if !manifests.iter().any(|manifest| picked_snapshots.iter().any(|snapshot| changes(snapshot, &manifest.id))) {
         return Ok(Cow::Borrowed(manifests));
     }
@@ -252,16 +267,18 @@ pub fn left_out<'a, 's>(
     picked: &PickedOverrides,
     lookup: impl Fn(&OverrideRef) -> Option<&'s OverrideSnapshot>,
 ) -> BTreeSet<ObjectKey> {
-    let snapshots: Vec<_> = picked.cluster.iter().chain(&picked.namespaced).filter_map(lookup).collect();
-    let deletes = |snapshot: &&&OverrideSnapshot| {
-        rules(snapshot).iter().any(|rule| rule.override_type == OverrideType::Delete && fits_rule(rule, &picked.labels))
-    };
-    let deleting: Vec<_> = snapshots.iter().filter(deletes).collect();
+    let snapshots = picked.cluster.iter().chain(&picked.namespaced).filter_map(lookup);
+    let deleting: Vec<&OverrideSnapshot> = snapshots.filter(|snapshot| deletes(snapshot, &picked.labels)).collect();
     if deleting.is_empty() {
         return BTreeSet::new();
     }
-    let is_left_out = |id: &&ObjectId| deleting.iter().any(|snapshot| changes(snapshot, id));
-    ids.into_iter().filter(is_left_out).map(ObjectId::key).collect()
+    let left_out = ids.into_iter().filter(|id| deleting.iter().any(|snapshot| changes(snapshot, id)));
+    left_out.map(ObjectId::key).collect()
+}
+
+/// Tells whether an override deletes what it selects on a cluster with these labels.
+fn deletes(snapshot: &OverrideSnapshot, labels: &BTreeMap<String, String>) -> bool {
+    rules(snapshot).iter().any(|rule| rule.override_type == OverrideType::Delete && fits_rule(rule, labels))
 }
 
 /// Applies overrides to one object; `None` if one of them deletes it.

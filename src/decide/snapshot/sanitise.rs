@@ -96,17 +96,14 @@ pub fn sanitised(manifest: &Manifest) -> Manifest {
 
 /// Returns the pointers of all fields to drop.
 fn dropped(object: &Value) -> Vec<String> {
-    let present = |pointers: &[&str]| -> Vec<String> {
-        pointers.iter().filter(|p| object.pointer(p).is_some()).map(|&p| p.to_owned()).collect()
-    };
-    let mut pointers = present(DROPPED);
+    let mut pointers = present(object, DROPPED);
     match (text(object, "apiVersion"), text(object, "kind")) {
         ("v1", "Service") => {
             // `None` makes a Service headless: a person wrote it, and it is no allocated address.
             if object.pointer("/spec/clusterIP").is_some_and(|ip| ip != "None") {
-                pointers.extend(present(&["/spec/clusterIP", "/spec/clusterIPs"]));
+                pointers.extend(present(object, &["/spec/clusterIP", "/spec/clusterIPs"]));
             }
-            pointers.extend(present(&["/spec/healthCheckNodePort"]));
+            pointers.extend(present(object, &["/spec/healthCheckNodePort"]));
             // Node ports are dropped even if a person wrote them, as in KubeFleet.
             let ports = object.pointer("/spec/ports").and_then(Value::as_array).map_or(0, Vec::len);
             pointers.extend(
@@ -114,11 +111,16 @@ fn dropped(object: &Value) -> Vec<String> {
             );
         }
         ("batch/v1", "Job") if object.pointer("/spec/manualSelector") != Some(&Value::Bool(true)) => {
-            pointers.extend(present(DROPPED_OF_JOB));
+            pointers.extend(present(object, DROPPED_OF_JOB));
         }
         _ => {}
     }
     pointers
+}
+
+/// Returns the pointers to fields that an object has.
+fn present(object: &Value, pointers: &[&str]) -> Vec<String> {
+    pointers.iter().filter(|p| object.pointer(p).is_some()).map(|&p| p.to_owned()).collect()
 }
 
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {
@@ -139,7 +141,6 @@ fn remove(object: &mut Value, pointer: &str) {
 }
 
 /// The sort key of objects: rank of the kind, then version (listed kinds) or version and kind (all others), then
-/// `namespace/name` as one text.
 /// `namespace/name` as one text.
 fn order_key(id: &ObjectId) -> (usize, String, String) {
     let rank = KIND_ORDER.iter().position(|kind| *kind == id.kind).unwrap_or(KIND_ORDER.len());

@@ -218,9 +218,12 @@ impl<'a> Selection<'a> {
                 return Err(SelectionError::ReservedNamespace { field, namespace });
             }
             if !selection.seen.of_kind("", "Namespace").any(|m| m.id.name == namespace && !is_terminating(m)) {
-                let unseen =
-                    |folder| format!(" in the folder {folder}{}", elsewhere(tree, "", "Namespace", &namespace));
-                let place = placement.folder().map(unseen).unwrap_or_default();
+                let place = match placement.folder() {
+                    Some(folder) => {
+                        format!(" in the folder {folder}{}", elsewhere(tree, "", "Namespace", &namespace))
+                    }
+                    None => String::new(),
+                };
                 return Err(SelectionError::NamespaceNotFound { field, namespace, place });
             }
             selection.namespace = Some(&selector.name);
@@ -234,25 +237,25 @@ impl<'a> Selection<'a> {
         selector: &'s ResourceSelector,
         found: &mut Vec<&'s Manifest>,
     ) -> Result<(), SelectionError> {
-        let field = || field.to_owned();
         // Before the scope is determined: the scope of a kind that is never placed may be unknown.
         if is_disabled(&selector.group, &selector.kind) {
             return Ok(());
         }
         if is_namespace(selector) {
             if self.namespaced {
-                return Err(SelectionError::NamespaceInResourcePlacement { field: field() });
+                return Err(SelectionError::NamespaceInResourcePlacement { field: field.to_owned() });
             }
-            return self.evaluate_namespaces(&field(), selector, found);
+            return self.evaluate_namespaces(field, selector, found);
         }
-        let kind = || kind_name(selector);
-        let scope = self.scope(selector).ok_or_else(|| SelectionError::UnknownKind { field: field(), kind: kind() })?;
+        let Some(scope) = self.scope(selector) else {
+            return Err(SelectionError::UnknownKind { field: field.to_owned(), kind: kind_name(selector) });
+        };
         let namespace = match (scope, self.namespace) {
             (Scope::Cluster, _) if self.namespaced => {
-                return Err(SelectionError::ClusterScopedKind { field: field(), kind: kind() });
+                return Err(SelectionError::ClusterScopedKind { field: field.to_owned(), kind: kind_name(selector) });
             }
             (Scope::Namespaced, None) => {
-                return Err(SelectionError::NamespacedKind { field: field(), kind: kind() });
+                return Err(SelectionError::NamespacedKind { field: field.to_owned(), kind: kind_name(selector) });
             }
             (Scope::Cluster, _) => "",
             (Scope::Namespaced, Some(namespace)) => namespace,
@@ -268,20 +271,16 @@ impl<'a> Selection<'a> {
         selector: &'s ResourceSelector,
         found: &mut Vec<&'s Manifest>,
     ) -> Result<(), SelectionError> {
-        let reserved = |namespace: &str| SelectionError::ReservedNamespace {
-            field: field.to_owned(),
-            namespace: namespace.to_owned(),
-        };
         let whole = selector.selection_scope == SelectionScope::NamespaceWithResources;
         // Even if git has no such Namespace: the name itself is the mistake.
         if whole && is_reserved(&selector.name) {
-            return Err(reserved(&selector.name));
+            return Err(reserved(field, &selector.name));
         }
         for namespace in self.matching(selector) {
             let name = namespace.id.name.as_str();
             // A match by labels also fails the placement, as in KubeFleet: leaving it out would hide the omission.
             if whole && is_reserved(name) {
-                return Err(reserved(name));
+                return Err(reserved(field, name));
             }
             if is_terminating(namespace) {
                 continue;
@@ -351,6 +350,10 @@ impl<'a> Selection<'a> {
         // They are in order of their ids.
         self.seen.manifests().binary_search_by(|m| m.id.cmp(&service)).is_ok()
     }
+}
+
+fn reserved(field: &str, namespace: &str) -> SelectionError {
+    SelectionError::ReservedNamespace { field: field.to_owned(), namespace: namespace.to_owned() }
 }
 
 /// Returns where the tree has an object that a placement does not see, as text for users; nothing where it has none.

@@ -179,7 +179,9 @@ fn in_progress(current: Option<&WorkStatus>, mode: Mode, online: bool) -> Findin
 /// Turns the findings of a Work into the binding's conditions.
 fn rolled_up(work: &WorkStatus, mode: Mode, online: bool) -> Vec<Finding> {
     let untrackable = work.manifests.iter().any(|m| m.availability == Some(Availability::NotTrackable));
-    let lift = |mut finding: Finding| {
+    let mut findings = work::work_findings(work, mode);
+    for finding in &mut findings {
+        // The rollout waits for a while before it relies on an availability that nothing reports.
         finding.reason = match (&finding.type_, finding.holds) {
             (ConditionType::Applied, true) => Reason::AllWorkHaveBeenApplied,
             (ConditionType::Applied, false) => Reason::NotAllWorkHaveBeenApplied,
@@ -189,6 +191,7 @@ fn rolled_up(work: &WorkStatus, mode: Mode, online: bool) -> Vec<Finding> {
             (_, true) => Reason::AllWorkHaveDiffReported,
             (_, false) => Reason::NotAllWorkHaveDiffReported,
         };
+        // What an offline cluster reported last still counts; only the words tell.
         if !online {
             finding.message.push_str(", as last seen: the cluster is offline");
         }
@@ -198,9 +201,8 @@ fn rolled_up(work: &WorkStatus, mode: Mode, online: bool) -> Vec<Finding> {
         {
             finding.message = format!("{}, as last seen; {complaint}", finding.message);
         }
-        finding
-    };
-    work::work_findings(work, mode).into_iter().map(lift).collect()
+    }
+    findings
 }
 
 /// The lists that go with a binding's conditions.
@@ -221,10 +223,6 @@ pub struct BindingLists {
 /// Source: KubeFleet's work generator.
 pub fn binding_lists(binding: &Binding, work: Option<&WorkStatus>) -> BindingLists {
     let Some(work) = settled_work(binding, work) else { return BindingLists::default() };
-    let since = |type_: &ConditionType| {
-        let own = find_condition(&binding.conditions, type_).map(|c| c.last_transition_time);
-        own.or(binding.started_at).or(work.available_since).unwrap_or_default()
-    };
     if binding.apply_strategy.type_ == ApplyStrategyType::ReportDiff {
         let all = work.manifests.iter().all(work::is_compared);
         return BindingLists {
@@ -234,14 +232,20 @@ pub fn binding_lists(binding: &Binding, work: Option<&WorkStatus>) -> BindingLis
     }
     let drifted = work::drifted_objects(work);
     if !work.manifests.iter().all(work::is_applied) {
-        let failed = work::failed_objects(work, Mode::Apply, since(&ConditionType::Applied));
+        let failed = work::failed_objects(work, Mode::Apply, since(binding, work, &ConditionType::Applied));
         return BindingLists { failed, drifted, diffed: work::diffed_objects(work) };
     }
     BindingLists {
-        failed: work::failed_objects(work, Mode::Apply, since(&ConditionType::Available)),
+        failed: work::failed_objects(work, Mode::Apply, since(binding, work, &ConditionType::Available)),
         drifted,
         diffed: vec![],
     }
+}
+
+/// Returns since when a binding's condition has its status; without the condition the closest instant that is known.
+fn since(binding: &Binding, work: &WorkStatus, type_: &ConditionType) -> Timestamp {
+    let own = find_condition(&binding.conditions, type_).map(|c| c.last_transition_time);
+    own.or(binding.started_at).or(work.available_since).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! removals; a page becomes visible only when it is complete; the last page is emptied, never deleted. A cluster that changes
 //! pages is on both for a moment: a second Application of one name is an error that changes nothing, a missing one is deleted.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::api::ocm::PAGE_CLUSTERS_MAX;
@@ -121,13 +122,23 @@ fn lay_out(existing: &[Page], groups: &[ExportedGroup]) -> BTreeMap<u32, Layout>
             let clusters = rest.by_ref().take(PAGE_CLUSTERS_MAX).collect();
             layout.insert(number, Layout { group: index, clusters });
         }
-        let filled = layout.values().any(|page| page.group == index && !page.clusters.is_empty());
-        let mut keeps_one = !filled;
-        layout.retain(|_, page| {
-            page.group != index || !page.clusters.is_empty() || std::mem::replace(&mut keeps_one, false)
-        });
+        drop_empty_pages(&mut layout, index);
     }
     layout
+}
+
+/// Drops the empty pages of a group; one stays if it has no other, so that readers find the group.
+fn drop_empty_pages(layout: &mut BTreeMap<u32, Layout>, group: usize) {
+    let is_filled = layout.values().any(|page| page.group == group && !page.clusters.is_empty());
+    let mut needs_one = !is_filled;
+    layout.retain(|_, page| {
+        if page.group != group || !page.clusters.is_empty() {
+            return true;
+        }
+        let is_kept = needs_one;
+        needs_one = false;
+        is_kept
+    });
 }
 
 /// Returns the group that most of a page's clusters belong to; in a tie the page's own group, then the first. Every decision
@@ -140,8 +151,8 @@ fn serves(page: &Page, home: &BTreeMap<&str, usize>) -> Option<usize> {
         }
     }
     let own = page.group.as_ref().and_then(|(index, _)| usize::try_from(*index).ok());
-    let rank = |(group, count): &(usize, usize)| (*count, Some(*group) == own, std::cmp::Reverse(*group));
-    counts.into_iter().max_by_key(rank).map(|(group, _)| group)
+    let most = counts.into_iter().max_by_key(|(group, count)| (*count, Some(*group) == own, Reverse(*group)));
+    most.map(|(group, _)| group)
 }
 
 /// Returns the writes for invisible pages: they are filled first and shown then, those with clusters before empty ones.
@@ -183,24 +194,25 @@ fn seen_pages(known: &BTreeMap<u32, &Page>, layout: &BTreeMap<u32, Layout>) -> V
             None => (*number, wanted.clusters.clone()),
         })
         .collect();
-    let exact = |number: &u32| {
-        let list: Vec<&String> = layout[number].clusters.iter().collect();
-        known[number].clusters.as_ref().is_some_and(|clusters| clusters.iter().eq(list))
-    };
-    let mut open: Vec<u32> =
-        layout.keys().filter(|number| known.get(number).is_some_and(|p| p.visible)).copied().collect();
-    open.retain(|number| !exact(number));
+    let mut open: Vec<u32> = Vec::new();
+    for (number, wanted) in layout {
+        if known.get(number).is_some_and(|page| page.visible && !is_exact(page, wanted)) {
+            open.push(*number);
+        }
+    }
     let mut writes = Vec::new();
     while !open.is_empty() {
-        let adds = |number: &u32| !layout[number].clusters.is_subset(&seen[number]);
-        let gives_up_safely = |number: &u32| {
-            let lost = seen[number].difference(&layout[number].clusters);
-            lost.into_iter().all(|cluster| target.get(cluster.as_str()).is_none_or(|to| seen[to].contains(cluster)))
-        };
-        let adding: Vec<usize> = (0..open.len()).filter(|at| adds(&open[*at])).collect();
-        let candidates = if adding.is_empty() { (0..open.len()).collect() } else { adding };
-        let chosen = candidates.iter().copied().find(|at| gives_up_safely(&open[*at]));
-        let (number, clusters) = if let Some(at) = chosen {
+        // Pages that take clusters come first: others may give theirs up only then.
+        let mut candidates: Vec<usize> = (0..open.len()).collect();
+        candidates.retain(|at| !layout[&open[*at]].clusters.is_subset(&seen[&open[*at]]));
+        if candidates.is_empty() {
+            candidates = (0..open.len()).collect();
+        }
+        let safe = candidates.iter().copied().find(|at| {
+            let wanted = &layout[&open[*at]].clusters;
+            gives_up_safely(&seen[&open[*at]], wanted, &target, &seen)
+        });
+        let (number, clusters) = if let Some(at) = safe {
             let number = open.remove(at);
             (number, layout[&number].clusters.clone())
         } else {
@@ -211,6 +223,23 @@ fn seen_pages(known: &BTreeMap<u32, &Page>, layout: &BTreeMap<u32, Layout>) -> V
         seen.insert(number, clusters);
     }
     writes
+}
+
+/// Tells whether a page has exactly the wanted clusters, in order.
+fn is_exact(page: &Page, wanted: &Layout) -> bool {
+    page.clusters.as_ref().is_some_and(|clusters| clusters.iter().eq(&wanted.clusters))
+}
+
+/// Tells whether each cluster that a page loses is shown on its new page, or wanted on none. `target` has the new page of each
+/// cluster, `seen` the clusters that each page shows.
+fn gives_up_safely(
+    shown: &BTreeSet<String>,
+    wanted: &BTreeSet<String>,
+    target: &BTreeMap<&str, u32>,
+    seen: &BTreeMap<u32, BTreeSet<String>>,
+) -> bool {
+    let mut lost = shown.difference(wanted);
+    lost.all(|cluster| target.get(cluster.as_str()).is_none_or(|to| seen[to].contains(cluster)))
 }
 
 #[cfg(test)]

@@ -50,16 +50,16 @@ pub struct Decided {
 /// A placement that is gone from git picks nothing any more. Clusters that its deletion gate protects are held.
 pub fn decided(view: &PlacementView) -> Option<Decided> {
     view.policy?;
-    let pick = |(decision, binding): (&model::records::ClusterDecision, Option<_>)| Pick {
+    let picked = if view.record.removed { Vec::new() } else { view.picked() };
+    let picks = picked.into_iter().map(|(decision, binding)| Pick {
         cluster: decision.cluster_name.clone(),
         reason: decision.reason.to_string(),
         reached: binding.is_some_and(|binding| view.has_newest(binding)),
-    };
-    let picks = if view.record.removed { Vec::new() } else { view.picked().into_iter().map(pick).collect() };
+    });
     let gate = view.record.closed_gate();
     Some(Decided {
         annotations: view.record.annotations.clone(),
-        groups: vec![(String::new(), picks)],
+        groups: vec![(String::new(), picks.collect())],
         held: gate.map(|gate| gate.deletions.keys().chain(&gate.leaving).cloned().collect()).unwrap_or_default(),
     })
 }
@@ -71,8 +71,6 @@ pub fn decided(view: &PlacementView) -> Option<Decided> {
 /// Applications would be deleted otherwise.
 pub fn record(key: DecisionsKey, decided: &Decided, before: Option<&DecisionsRecord>) -> DecisionsRecord {
     let before: &[ExportedGroup] = before.map_or(&[], |record| record.groups.as_slice());
-    let was_listed =
-        |cluster: &ClusterName| before.iter().flat_map(|g| &g.clusters).any(|c| c.cluster_name == *cluster);
     let rolled_out = decided.annotations.get(DECISIONS).is_some_and(|value| value == ROLLED_OUT);
     let mut seen: BTreeSet<&ClusterName> =
         decided.groups.iter().flat_map(|(_, picks)| picks.iter().map(|pick| &pick.cluster)).collect();
@@ -87,7 +85,7 @@ pub fn record(key: DecisionsKey, decided: &Decided, before: Option<&DecisionsRec
     let mut listed = BTreeSet::new();
     let mut groups = Vec::with_capacity(decided.groups.len());
     for (name, picks) in &decided.groups {
-        let wanted = picks.iter().filter(|pick| !rolled_out || pick.reached || was_listed(&pick.cluster));
+        let wanted = picks.iter().filter(|pick| !rolled_out || pick.reached || is_listed(before, &pick.cluster));
         let clusters = wanted.filter(|pick| listed.insert(&pick.cluster));
         let exported =
             clusters.map(|pick| ExportedCluster { cluster_name: pick.cluster.clone(), reason: pick.reason.clone() });
@@ -104,6 +102,10 @@ pub fn record(key: DecisionsKey, decided: &Decided, before: Option<&DecisionsRec
         group.clusters.sort_by(|a, b| a.cluster_name.cmp(&b.cluster_name));
     }
     DecisionsRecord { key, label: None, problem: None, removed: false, groups }
+}
+
+fn is_listed(groups: &[ExportedGroup], cluster: &ClusterName) -> bool {
+    groups.iter().flat_map(|group| &group.clusters).any(|listed| listed.cluster_name == *cluster)
 }
 
 /// Returns the export of a placement that is gone from everywhere: a decision without clusters.
@@ -127,7 +129,8 @@ pub fn assign_labels(exports: &mut Exports) {
         let (label, problem) = label(key, &owners[&key.name]);
         if (&record.label, &record.problem) != (&label, &problem) {
             let record = Arc::make_mut(record);
-            (record.label, record.problem) = (label, problem);
+            record.label = label;
+            record.problem = problem;
         }
     }
 }

@@ -19,19 +19,29 @@ pub fn fleet_states<'a>(
         return vec![RolloutState::WaitingForPerson(PersonWait::Store(complaint))];
     }
     let warnings: Vec<String> = fleet_warnings(clusters).into_iter().map(|warning| warning.message).collect();
-    let unreached = (!warnings.is_empty()).then(|| RolloutState::Unreachable(warnings.join("; ")));
-    placements.chain(unreached).chain(source_failure(source)).collect()
+    let mut states: Vec<RolloutState> = placements.collect();
+    if !warnings.is_empty() {
+        states.push(RolloutState::Unreachable(warnings.join("; ")));
+    }
+    states.extend(source_failure(source));
+    states
 }
 
 /// Says why the source does not lead to the commit that people want: it cannot be read or followed, or is refused.
 pub fn source_failure(source: &SourceRecord) -> Option<RolloutState> {
-    let unrestored = source.unrestored.as_ref();
-    let why = unrestored.map(|reason| format!("the accepted commit cannot be read: {reason}"));
-    let why = why.or_else(|| source.failure.clone());
-    let rewrite = || source.held_why.clone().unwrap_or_else(|| "history was rewritten".to_owned());
-    let why = why.or_else(|| source.held_rewrite.is_some().then(rewrite));
-    let why = why.or_else(|| (!source.refused.is_empty()).then(|| "the newest commit is refused".to_owned()));
-    why.map(|why| RolloutState::Failed(Failure::Source(why)))
+    // The first keeps the fleet from any commit, the others only from the newest.
+    let why = if let Some(reason) = &source.unrestored {
+        format!("the accepted commit cannot be read: {reason}")
+    } else if let Some(failure) = &source.failure {
+        failure.clone()
+    } else if source.held_rewrite.is_some() {
+        source.held_why.clone().unwrap_or_else(|| "history was rewritten".to_owned())
+    } else if !source.refused.is_empty() {
+        "the newest commit is refused".to_owned()
+    } else {
+        return None;
+    };
+    Some(RolloutState::Failed(Failure::Source(why)))
 }
 
 /// Returns what is odd about the clusters that git names, for everybody who says how the fleet stands.
@@ -43,6 +53,7 @@ pub fn fleet_warnings<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>) -> 
     let mut silent = BTreeMap::<&str, Vec<String>>::new();
     let mut same = Vec::new();
     for cluster in clusters.filter(|cluster| !cluster.left && !cluster.is_suspended()) {
+        // One warning each: what is wrong with its entry explains why it does not answer.
         if let Some(message) = cluster.same_server() {
             same.push(Warning::new(WarningKind::SameServer, message));
         } else if cluster.kind == MemberKind::Unreachable {
@@ -78,12 +89,12 @@ pub fn unwatched_messages<'a>(clusters: impl Iterator<Item = &'a ClusterRecord>)
             unwatched.entry(why).or_default().push(cluster.name.to_string());
         }
     }
-    let text = |(why, names): (&str, Vec<String>)| {
+    let messages = unwatched.into_iter().map(|(why, names)| {
         let folders = if names.len() == 1 { "the folder" } else { "the folders" };
         let names = listing(names.into_iter());
         format!("{folders} of {names} cannot be watched, changes by hand are seen at the next start: {why}")
-    };
-    unwatched.into_iter().map(text).collect()
+    });
+    messages.collect()
 }
 
 #[cfg(test)]

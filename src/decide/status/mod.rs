@@ -2,7 +2,7 @@
 //!
 //! From the bottom up: [`work`] (objects on a member), [`binding`] (a placement on one cluster), [`placement`] and [`rollup`]
 //! (the placement), [`staged_run`] (its staged update runs), [`rollout`] (what it still waits for), [`fleet`] (clusters).
-//! [`records`] are what they read of a placement.
+//! [`records`] are what they read of a placement; `links` are the conditions that a cluster reaches one after the other.
 //! [`progress`] reduces a placement to what the forge shows, [`decisions`] and [`decision_pages`] to what other tools read.
 
 pub mod binding;
@@ -15,6 +15,7 @@ mod fixtures {
     testkit::case_status!(crate::status);
 }
 pub mod fleet;
+mod links;
 pub mod placement;
 pub mod progress;
 pub mod records;

@@ -12,6 +12,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::binding::binding_lists;
+pub use super::links::chain;
+use super::links::{Link, ROLLOUT_STARTED};
 use super::rollup;
 use super::staged_run::placement_word;
 use super::work::{DiffedObject, DriftedObject, FailedObject, Mode};
@@ -67,23 +69,30 @@ impl<'a> PlacementView<'a> {
     /// being deleted. Of a placement that is gone, the clusters that still have one.
     pub fn picked(&self) -> Vec<(&'a ClusterDecision, Option<&'a Binding>)> {
         let Some(policy) = self.policy else { return Vec::new() };
-        let speaks = |b: &&Binding| b.policy_index == policy.index && !b.deleting;
-        let mut speaking: Vec<&Binding> = self.bindings().filter(speaks).collect();
+        let mut present: Vec<&Binding> =
+            self.bindings().filter(|b| b.policy_index == policy.index && !b.deleting).collect();
         // If a cluster has several, the first one counts.
-        speaking.sort_by(|a, b| a.cluster.cmp(&b.cluster));
-        speaking.dedup_by(|later, first| later.cluster == first.cluster);
+        present.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        present.dedup_by(|later, first| later.cluster == first.cluster);
         // Decisions mostly name clusters in the same order.
         let mut guess = 0;
-        let mut of = |decision: &ClusterDecision| {
-            let is_next = speaking.get(guess).is_some_and(|b| b.cluster == decision.cluster_name);
-            let found = || speaking.binary_search_by(|b| b.cluster.cmp(&decision.cluster_name)).ok();
-            let position = if is_next { Some(guess) } else { found() }?;
-            guess = position + 1;
-            Some(speaking[position])
-        };
-        let picked = self.selected().map(|decision| (decision, of(decision)));
-        // A placement that is gone from git gets no new binding.
-        picked.filter(|(_, binding)| binding.is_some() || !self.record.removed).collect()
+        let mut picked = Vec::new();
+        for decision in self.selected() {
+            let is_next = present.get(guess).is_some_and(|b| b.cluster == decision.cluster_name);
+            let position = if is_next {
+                Some(guess)
+            } else {
+                present.binary_search_by(|b| b.cluster.cmp(&decision.cluster_name)).ok()
+            };
+            if let Some(position) = position {
+                guess = position + 1;
+                picked.push((decision, Some(present[position])));
+            } else if !self.record.removed {
+                // A placement that is gone from git gets no new binding.
+                picked.push((decision, None));
+            }
+        }
+        picked
     }
 
     /// Returns the bindings without a picked cluster: their objects must be removed.
@@ -93,12 +102,11 @@ impl<'a> PlacementView<'a> {
 
     /// Returns the [`PlacementView::leftovers`] for a known result of [`PlacementView::picked`].
     pub fn leftovers_of(&self, picked: &[(&ClusterDecision, Option<&Binding>)]) -> Vec<&'a Binding> {
-        let speaking = || picked.iter().filter_map(|(_, b)| Some(b.as_ref()?.name.as_str()));
-        if speaking().count() == self.bindings.len() {
+        if bound_names(picked).count() == self.bindings.len() {
             return Vec::new();
         }
-        let speaking: BTreeSet<&str> = speaking().collect();
-        self.bindings().filter(|b| !speaking.contains(b.name.as_str())).collect()
+        let present: BTreeSet<&str> = bound_names(picked).collect();
+        self.bindings().filter(|b| !present.contains(b.name.as_str())).collect()
     }
 
     /// Returns what a cluster holds of the placement.
@@ -172,6 +180,11 @@ impl<'a> PlacementView<'a> {
     }
 }
 
+/// Returns the names of the bindings of picked clusters.
+fn bound_names<'p>(picked: &'p [(&ClusterDecision, Option<&Binding>)]) -> impl Iterator<Item = &'p str> {
+    picked.iter().filter_map(|(_, binding)| Some(binding.as_ref()?.name.as_str()))
+}
+
 /// `status` of a placement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -227,77 +240,6 @@ pub struct NamespacedName {
     pub namespace: String,
 }
 
-/// One link of the chain: its type and the reasons of its states.
-#[derive(Clone, Debug)]
-pub struct Link {
-    /// The type, without prefix.
-    pub type_: ConditionType,
-    /// The reason while it is unknown.
-    pub unknown: Reason,
-    /// The placement's reason if it is false on some cluster.
-    pub failed: Reason,
-    /// The placement's reason if it is true on every cluster.
-    pub holds: Reason,
-    /// The state of clusters, as text for users: unknown, false, true.
-    pub phrases: [&'static str; 3],
-}
-
-const ROLLOUT_STARTED: Link = Link {
-    type_: ConditionType::RolloutStarted,
-    unknown: Reason::RolloutStartedUnknown,
-    failed: Reason::RolloutNotStartedYet,
-    holds: Reason::RolloutStarted,
-    phrases: ["not known to have started", "waiting for their turn", "started"],
-};
-const OVERRIDDEN: Link = Link {
-    type_: ConditionType::Overridden,
-    unknown: Reason::OverriddenPending,
-    failed: Reason::OverriddenFailed,
-    holds: Reason::OverriddenSucceeded,
-    phrases: ["waiting for their overrides", "with overrides that failed", "with their overrides in place"],
-};
-const WORK_SYNCHRONIZED: Link = Link {
-    type_: ConditionType::WorkSynchronized,
-    unknown: Reason::WorkSynchronizedUnknown,
-    failed: Reason::WorkNotSynchronizedYet,
-    holds: Reason::WorkSynchronized,
-    phrases: ["waiting for their work", "whose work could not be handed over", "with their work handed over"],
-};
-const APPLIED: Link = Link {
-    type_: ConditionType::Applied,
-    unknown: Reason::ApplyPending,
-    failed: Reason::ApplyFailed,
-    holds: Reason::ApplySucceeded,
-    phrases: ["yet to apply", "where not every object is applied", "with every object applied"],
-};
-const AVAILABLE: Link = Link {
-    type_: ConditionType::Available,
-    unknown: Reason::ResourceAvailableUnknown,
-    failed: Reason::ResourceNotAvailableYet,
-    holds: Reason::ResourceAvailable,
-    phrases: ["yet to report availability", "where not every object is available", "with every object available"],
-};
-const DIFF_REPORTED: Link = Link {
-    type_: ConditionType::DiffReported,
-    unknown: Reason::DiffReportingPending,
-    failed: Reason::DiffReportingIncompleteOrFailed,
-    holds: Reason::DiffReportingCompleted,
-    phrases: ["yet to compare", "where not every object is compared", "with every object compared"],
-};
-
-/// Links of the longest chain.
-pub const LINKS_MAX: usize = 5;
-
-/// Returns the chain of a mode, in its fixed order.
-pub fn chain(mode: Mode) -> &'static [Link] {
-    static APPLY: [Link; LINKS_MAX] = [ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, APPLIED, AVAILABLE];
-    static REPORT: [Link; 4] = [ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, DIFF_REPORTED];
-    match mode {
-        Mode::Apply => &APPLY,
-        Mode::ReportDiff => &REPORT,
-    }
-}
-
 /// Returns the status of a placement.
 ///
 /// Transition times of the placement's own conditions come from `record.conditions`, those of clusters from the bindings, so
@@ -305,6 +247,7 @@ pub fn chain(mode: Mode) -> &'static [Link] {
 ///
 /// Source: KubeFleet's placement controller; the messages and the types of the table above belong to gitfleet.
 pub fn placement_status(view: &PlacementView) -> PlacementStatus {
+    // An invalid placement keeps the clusters that were picked before.
     let is_decided = view.is_scheduled() || (view.record.error.is_some() && view.policy.is_some());
     let picked = if is_decided { view.picked() } else { Vec::new() };
     let common = rollup::common_index(view, &picked);
@@ -346,11 +289,11 @@ fn missing_count(policy: &PolicySnapshot) -> usize {
 fn not_found(view: &PlacementView) -> Vec<ClusterPlacementStatus> {
     let Some(policy) = view.policy else { return Vec::new() };
     let unselected = policy.target_clusters.iter().filter(|d| !d.selected);
-    let entry = |decision: &ClusterDecision| ClusterPlacementStatus {
+    let missing = unselected.take(missing_count(policy)).map(|decision| ClusterPlacementStatus {
         conditions: vec![scheduled_condition(view, policy, decision)],
         ..ClusterPlacementStatus::default()
-    };
-    unselected.take(missing_count(policy)).map(entry).collect()
+    });
+    missing.collect()
 }
 
 fn scheduled_condition(view: &PlacementView, policy: &PolicySnapshot, decision: &ClusterDecision) -> Condition {
@@ -385,11 +328,7 @@ fn cluster_status(
     if let Some(binding) = binding
         && started.is_some_and(|condition| condition.status == ConditionStatus::True)
     {
-        let named = |id: &OverrideRef| NamespacedName {
-            name: id.name(),
-            namespace: id.key.namespace.clone().unwrap_or_default(),
-        };
-        status.applicable_resource_overrides = binding.overrides.namespaced.iter().map(named).collect();
+        status.applicable_resource_overrides = binding.overrides.namespaced.iter().map(namespaced_name).collect();
         status.applicable_cluster_resource_overrides =
             binding.overrides.cluster.iter().map(OverrideRef::name).collect();
     }
@@ -404,29 +343,35 @@ fn cluster_status(
     status
 }
 
+fn namespaced_name(id: &OverrideRef) -> NamespacedName {
+    NamespacedName { name: id.name(), namespace: id.key.namespace.clone().unwrap_or_default() }
+}
+
 /// Returns the chain's conditions of one cluster, up to the first that is not true.
 fn cluster_chain(view: &PlacementView, cluster: &ClusterName, binding: Option<&Binding>) -> Vec<Condition> {
-    // No record has a time for Unknown; the time of the newest snapshot does not change with each call.
-    let since = view.snapshot.map(|s| s.created_at).or(view.policy.map(|p| p.created_at)).unwrap_or_default();
-    let unknown = |link: &Link, message: String| {
-        let type_ = link.type_.clone();
-        let reason = link.unknown.clone();
-        Condition::new(type_, ConditionStatus::Unknown, reason, message, view.record.generation, since)
-    };
     let Some(binding) = binding else {
-        return vec![unknown(&ROLLOUT_STARTED, "picked; not bound yet".to_owned())];
+        return vec![unknown_condition(view, &ROLLOUT_STARTED, "picked; not bound yet".to_owned())];
     };
-    let condition = |(link, own): (&Link, Option<&Condition>)| {
+    let mut conditions = Vec::new();
+    for (link, own) in reported(view, Some(binding)) {
         let mut condition = match own {
             Some(own) => Condition { observed_generation: view.record.generation, ..own.clone() },
-            None => unknown(link, format!("cluster {cluster} has not reported yet")),
+            None => unknown_condition(view, link, format!("cluster {cluster} has not reported yet")),
         };
         if view.is_outdated(binding) {
             condition.message = waiting_message(view, binding);
         }
-        condition
-    };
-    reported(view, Some(binding)).map(condition).collect()
+        conditions.push(condition);
+    }
+    conditions
+}
+
+fn unknown_condition(view: &PlacementView, link: &Link, message: String) -> Condition {
+    // No record has a time for Unknown; the time of the newest snapshot does not change with each call.
+    let since = view.snapshot.map(|s| s.created_at).or(view.policy.map(|p| p.created_at)).unwrap_or_default();
+    let reason = link.unknown.clone();
+    let generation = view.record.generation;
+    Condition::new(link.type_.clone(), ConditionStatus::Unknown, reason, message, generation, since)
 }
 
 /// Returns the links of a cluster's chain up to the first that is not true, each with its binding's condition; `None` if that
@@ -436,25 +381,27 @@ pub fn reported<'a>(
     binding: Option<&'a Binding>,
 ) -> impl Iterator<Item = (&'static Link, Option<&'a Condition>)> {
     let outdated = binding.is_some_and(|binding| view.is_outdated(binding));
-    let own = move |link: &Link| {
-        let binding = binding?;
-        let is_current = |c: &&Condition| c.observed_generation == binding.generation;
-        let counts = |c: &&Condition| match c.status {
-            ConditionStatus::Unknown => false,
-            ConditionStatus::False => true,
-            ConditionStatus::True => !outdated,
-        };
-        find_condition(&binding.conditions, &link.type_).filter(is_current).filter(counts)
-    };
     let mut ended = false;
     chain(view.mode()).iter().map_while(move |link| {
         if ended {
             return None;
         }
-        let own = own(link);
+        let own = binding.and_then(|binding| known_condition(binding, link, outdated));
         ended = own.is_none_or(|own| own.status != ConditionStatus::True);
         Some((link, own))
     })
+}
+
+/// Returns a binding's condition for a link; `None` if it is unknown or of an earlier generation.
+fn known_condition<'a>(binding: &'a Binding, link: &Link, outdated: bool) -> Option<&'a Condition> {
+    let condition = find_condition(&binding.conditions, &link.type_)?;
+    let counts = match condition.status {
+        ConditionStatus::Unknown => false,
+        ConditionStatus::False => true,
+        // What is true of an older snapshot says nothing of the newest.
+        ConditionStatus::True => !outdated,
+    };
+    (counts && condition.observed_generation == binding.generation).then_some(condition)
 }
 
 /// Describes why a cluster does not have the newest snapshot.
@@ -474,10 +421,12 @@ pub fn waiting_message(view: &PlacementView, binding: &Binding) -> String {
         }
         Some(held) => format!("snapshot {held} was superseded by {newest} before it was done here; waits for its turn"),
     };
+    // A held snapshot gives the cluster no turn: why it is held explains more.
     if let Some(held) = view.record.held.as_ref().filter(|held| Some(held.index) == view.newest()) {
         let kept = binding.snapshot.map(|index| format!("holds snapshot {index}; ")).unwrap_or_default();
         text = format!("{kept}snapshot {} is held: it {}", held.index, held.why);
     }
+    // What stops this cluster is said before what stops all of them.
     if let Some(offline) = view.offline(&binding.cluster) {
         text = format!("deferred, the cluster is offline{}: {text}", why(offline));
     } else if let Some(pause) = &view.record.paused {

@@ -9,7 +9,7 @@ use super::placement::{PlacementView, why};
 use super::rollout::{ClusterState, Failure, PersonWait, RolloutState, bound_state, rollout_state};
 use super::staged_run::{closed_gates, command_name, end_message};
 use super::work::{counted, listing};
-use model::id::CommitId;
+use model::id::{ClusterName, CommitId};
 use model::moment::moment;
 use model::progress::{ClusterProgress, GateProgress, Progress, ProgressState};
 use model::records::ResourceSnapshot;
@@ -48,14 +48,18 @@ pub fn progress(view: &PlacementView, rules: ApprovalRules) -> Vec<Progress> {
     if let Some(first) = ways.iter_mut().find(|way| way.snapshot == Some(newest.index)) {
         first.deletions = deletions(view, rules);
         if let Some(error) = &view.record.error {
-            (first.state, first.message) = (ProgressState::Error, error.clone());
+            first.state = ProgressState::Error;
+            first.message.clone_from(error);
         }
     }
     let mut ended = 0;
+    // The newest snapshot is shown however it ended.
     ways.retain(|way| {
         let is_over =
             way.snapshot != Some(newest.index) && (way.state.is_final() || way.state == ProgressState::Failed);
-        ended += usize::from(is_over);
+        if is_over {
+            ended += 1;
+        }
         !is_over || ended <= ENDED_WAYS_MAX
     });
     ways
@@ -139,19 +143,17 @@ fn rolling(view: &PlacementView, newest: &ResourceSnapshot) -> Progress {
             (None, Some(offline)) => ClusterState::Offline(format!("{cluster}{}", why(offline))),
             (None, None) => ClusterState::Queued,
         };
-        let own_message = |text: String| {
-            let text = text.strip_prefix(cluster.as_str()).map_or(&*text, |rest| rest.trim_start_matches([':', ' ']));
-            text.to_owned()
-        };
+        // Only what keeps the rollout from its end gets a line; those that wait for their turn are too many.
         let (rank, state, message) = match standing {
             ClusterState::Right => {
                 progress.done += 1;
                 continue;
             }
-            ClusterState::Failed(text) => (0, ProgressState::Failed, own_message(text)),
+            ClusterState::Failed(text) => (0, ProgressState::Failed, without_name(&text, cluster)),
             ClusterState::Moving => (1, ProgressState::Moving, stages::blocked(view, cluster)),
-            ClusterState::Offline(text) => (2, ProgressState::Waiting, own_message(text)),
+            ClusterState::Offline(text) => (2, ProgressState::Waiting, without_name(&text, cluster)),
             ClusterState::Queued | ClusterState::AwaitsRun => continue,
+            // It never moves, and must not keep the progress from being complete.
             ClusterState::Ignored => {
                 progress.total -= 1;
                 continue;
@@ -164,15 +166,22 @@ fn rolling(view: &PlacementView, newest: &ResourceSnapshot) -> Progress {
     {
         let to = view.goal().filter(|to| *to != newest.index).or(view.record.last_succeeded);
         let to = to.and_then(|to| view.snapshot_at(to)).filter(|to| to.index != newest.index);
-        (progress.state, progress.message) = match (to, progress.state) {
+        let (state, message) = match (to, progress.state) {
             (Some(to), ProgressState::Moving | ProgressState::Waiting) => {
                 (ProgressState::Moving, format!("rolling back to {}: {}", to.commit.short(), held.why))
             }
             (Some(to), _) => (ProgressState::RolledBack { to: to.commit.clone() }, held.why.clone()),
             (None, _) => (ProgressState::Rejected, held.why.clone()),
         };
+        progress.state = state;
+        progress.message = message;
     }
     progress
+}
+
+/// Returns the text about a cluster without its name, which its line has already.
+fn without_name(text: &str, cluster: &ClusterName) -> String {
+    text.strip_prefix(cluster.as_str()).map_or(text, |rest| rest.trim_start_matches([':', ' '])).to_owned()
 }
 
 /// Returns the first [`CLUSTERS_MAX`] lines, the worst first.
@@ -239,14 +248,11 @@ impl Teller<'_> {
             let (state, message) = self.state(run, snapshot);
             (run, state, message)
         };
-        let count = |phase_is_done: bool| -> usize {
-            shown.stages.iter().map(|s| if phase_is_done { stages::done(s) } else { s.clusters.len() }).sum()
-        };
         Progress {
             run: Some(command_name(&shown.placement, &shown.name)),
             message,
-            done: count(true),
-            total: count(false),
+            done: shown.stages.iter().map(stages::done).sum(),
+            total: shown.stages.iter().map(|stage| stage.clusters.len()).sum(),
             stages: stages::stages(self.view, self.rules, shown, &state),
             ..way(self.view, snapshot, state)
         }
@@ -257,8 +263,8 @@ impl Teller<'_> {
         let mut found: Option<&RunRecord> = None;
         // Newer runs roll back older ones: one pass, from old to new, follows the chain.
         for back in self.runs.iter().rev() {
-            let is_next = |of: &String| *of == found.map_or(&*run.name, |found| &*found.name);
-            if matches!(&back.cause, RunCause::Rollback { of, .. } if is_next(of)) {
+            let last = found.map_or(&run.name, |found| &found.name);
+            if matches!(&back.cause, RunCause::Rollback { of, .. } if of == last) {
                 found = Some(back);
             }
         }
@@ -273,16 +279,16 @@ impl Teller<'_> {
         back: &'r RunRecord,
         to: &ResourceSnapshot,
     ) -> (&'r RunRecord, ProgressState, String) {
-        let rolled_back = || ProgressState::RolledBack { to: to.commit.clone() };
         if back.phase.is_final() {
             let message = if run.phase == RunPhase::RolledBack { end_message(run) } else { String::new() };
             if matches!(back.phase, RunPhase::Failed | RunPhase::Rejected) {
                 let message = format!("the return to {} ended: {}", to.commit.short(), end_message(back));
                 return (back, ProgressState::Failed, message);
             }
-            return (run, rolled_back(), message);
+            return (run, ProgressState::RolledBack { to: to.commit.clone() }, message);
         }
         let (state, text) = self.state(back, to);
+        // The rollback is decided, though no cluster moves yet.
         let state = if state == ProgressState::Queued { ProgressState::Moving } else { state };
         let text = if text.is_empty() { text } else { format!(": {text}") };
         (back, state, format!("rolling back to {}{text}", to.commit.short()))
@@ -292,14 +298,14 @@ impl Teller<'_> {
     fn state(&self, run: &RunRecord, snapshot: &ResourceSnapshot) -> (ProgressState, String) {
         use ProgressState as S;
         let view = self.view;
-        let message = || run.message.clone();
+        // What only a person can end is shown before a wait that ends by itself.
         match run.phase {
-            RunPhase::Pending if run.refused => (S::Error, message()),
-            RunPhase::Pending => (S::Queued, message()),
+            RunPhase::Pending if run.refused => (S::Error, run.message.clone()),
+            RunPhase::Pending => (S::Queued, run.message.clone()),
             RunPhase::Initialized => (S::Paused, "prepared; starts when its `state` says Run".to_owned()),
             RunPhase::Updating => self.updating(run),
             RunPhase::Waiting if closed_gates(run).iter().any(super::staged_run::ClosedGate::is_approval) => {
-                (S::WaitingForPerson, message())
+                (S::WaitingForPerson, run.message.clone())
             }
             RunPhase::Waiting if view.record.closed_gate().is_some() && closed_gates(run).is_empty() => {
                 (S::WaitingForPerson, "deletions wait for approval".to_owned())
@@ -307,12 +313,12 @@ impl Teller<'_> {
             RunPhase::Waiting | RunPhase::Stopping | RunPhase::Stopped if view.record.paused.is_some() => {
                 (S::Paused, paused_message(view))
             }
-            RunPhase::Waiting => (S::Waiting, message()),
-            RunPhase::Halted => (S::Failed, message()),
+            RunPhase::Waiting => (S::Waiting, run.message.clone()),
+            RunPhase::Halted => (S::Failed, run.message.clone()),
             RunPhase::Stopping | RunPhase::Stopped => {
                 (S::Paused, "stopped; continues when its `state` says Run".to_owned())
             }
-            RunPhase::Succeeded => (S::Done, message()),
+            RunPhase::Succeeded => (S::Done, run.message.clone()),
             RunPhase::Failed => (S::Failed, end_message(run)),
             RunPhase::Rejected => (S::Rejected, end_message(run)),
             RunPhase::Superseded => (S::Superseded { by: self.newer(run, snapshot) }, String::new()),
@@ -355,9 +361,13 @@ fn deletions(view: &PlacementView, rules: ApprovalRules) -> Option<GateProgress>
         format!("{cluster}: {}: {}", counted(objects.len(), "object"), listing(objects.iter().map(ToString::to_string)))
     }));
     let more = gate.deletions.len().saturating_sub(DELETION_LINES_MAX);
-    what.extend((more > 0).then(|| format!("and {}", counted(more, "more cluster"))));
-    let leaving = (!gate.leaving.is_empty()).then(|| listing(gate.leaving.iter().map(ToString::to_string)));
-    what.extend(leaving.map(|names| format!("{names}: what they hold stays there, and gitfleet no longer manages it")));
+    if more > 0 {
+        what.push(format!("and {}", counted(more, "more cluster")));
+    }
+    if !gate.leaving.is_empty() {
+        let names = listing(gate.leaving.iter().map(ToString::to_string));
+        what.push(format!("{names}: what they hold stays there, and gitfleet no longer manages it"));
+    }
     let given = gate
         .approvals
         .iter()

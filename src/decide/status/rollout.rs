@@ -10,7 +10,7 @@ use super::staged_run::{active_run, closed_gates, current_stage};
 use super::work::{self, Mode, listing};
 use model::api::annotations;
 use model::api::annotations::PROGRESS_DEADLINE_DEFAULT;
-use model::api::condition::{Condition, ConditionStatus, find_condition};
+use model::api::condition::{ConditionStatus, find_condition};
 use model::conditions::{ConditionType, Reason};
 use model::placement_phase::{Permit, PhaseAct};
 use model::records::{ApplyOutcome, Availability, Binding, ClusterRecord, DeletionGate, ManifestStatus};
@@ -65,7 +65,10 @@ pub fn rollout_state(view: &PlacementView) -> RolloutState {
     {
         return RolloutState::Failed(Failure::Payload(*first));
     }
-    if let Some(by_run) = (is_wanted && view.is_external()).then(|| staged::by_run(view)).flatten() {
+    if is_wanted
+        && view.is_external()
+        && let Some(by_run) = staged::by_run(view)
+    {
         // A run covers all its clusters, but not deletions: a person can approve those while it waits.
         return match deletions_wait(view) {
             Some(deletions) => by_run.or_worse(RolloutState::WaitingForPerson(deletions)),
@@ -115,10 +118,15 @@ impl Situation<'_> {
 
     fn failed(&self) -> Option<RolloutState> {
         let record = self.view.record;
-        let of_clusters = || self.named(|c| if let ClusterState::Failed(text) = c { Some(text) } else { None });
-        let failure = record.error.clone().map(Failure::Invalid);
-        let failure = failure.or_else(|| record.halted.clone().map(Failure::Halted));
-        failure.or_else(|| of_clusters().map(Failure::Clusters)).map(RolloutState::Failed)
+        // A halt names the clusters that failed.
+        let failure = if let Some(error) = &record.error {
+            Failure::Invalid(error.clone())
+        } else if let Some(halted) = &record.halted {
+            Failure::Halted(halted.clone())
+        } else {
+            Failure::Clusters(self.named(|c| if let ClusterState::Failed(text) = c { Some(text) } else { None })?)
+        };
+        Some(RolloutState::Failed(failure))
     }
 
     fn held(&self) -> Option<RolloutState> {
@@ -130,10 +138,15 @@ impl Situation<'_> {
 
     fn waiting_for_person(&self) -> Option<RolloutState> {
         let needs_run = self.any(|cluster| matches!(cluster, ClusterState::AwaitsRun));
+        let mut wait = deletions_wait(self.view);
         // A run that a person starts while the placement is paused does not move either.
-        let paused = || if self.is_queued() || needs_run { staged::paused(self.view) } else { None };
-        let no_run = || needs_run.then_some(PersonWait::NoRun);
-        deletions_wait(self.view).or_else(paused).or_else(no_run).map(RolloutState::WaitingForPerson)
+        if wait.is_none() && (self.is_queued() || needs_run) {
+            wait = staged::paused(self.view);
+        }
+        if wait.is_none() && needs_run {
+            wait = Some(PersonWait::NoRun);
+        }
+        wait.map(RolloutState::WaitingForPerson)
     }
 
     fn unreachable(&self) -> Option<RolloutState> {
@@ -175,6 +188,7 @@ fn cluster_states(view: &PlacementView) -> Vec<ClusterState> {
         });
     }
     let leaving = if view.record.removed { view.bindings().collect() } else { view.leftovers_of(&picked) };
+    // A cluster that left is out of reach, and `deletions_wait` tells what the gate holds.
     for binding in leaving {
         let left = view.clusters.get(&binding.cluster).is_none_or(|c| c.left);
         let held = view.record.closed_gate().is_some_and(|g| g.holds(&binding.cluster));
@@ -225,9 +239,11 @@ pub(super) fn bound_state(view: &PlacementView, binding: &Binding) -> ClusterSta
     if at_target && is_right(binding, mode) {
         return ClusterState::Right;
     }
+    // No run ever moves it, so it must not count as waiting.
     if !at_target && view.record.ignores(binding) {
         return ClusterState::Ignored;
     }
+    // A failure in its last report may be over.
     if let Some(silent) = view.offline(&binding.cluster) {
         return offline(silent);
     }
@@ -252,20 +268,18 @@ pub fn has_failed(view: &PlacementView, binding: &Binding) -> bool {
 /// Describes why a started cluster will not reach its goal by itself.
 fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
     let cluster = &binding.cluster;
-    let refused = |c: &&Condition| {
-        c.is(ConditionStatus::False, binding.generation)
-            && matches!(c.reason, Reason::OverriddenFailed | Reason::SyncWorkFailed)
-    };
-    if let Some(condition) = binding.conditions.iter().find(refused) {
+    let undelivered = binding.conditions.iter().find(|condition| {
+        condition.is(ConditionStatus::False, binding.generation)
+            && matches!(condition.reason, Reason::OverriddenFailed | Reason::SyncWorkFailed)
+    });
+    if let Some(condition) = undelivered {
         return Some(format!("{cluster}: {}", condition.message));
     }
-    if let Some(work) = settled_work(binding, view.work(cluster)) {
-        use ApplyOutcome::{Applied, FoundDiff, NoDiffFound, Pending};
-        let refused = |m: &&ManifestStatus| !matches!(m.applied, Pending | Applied | NoDiffFound | FoundDiff);
-        let failed = |m: &&ManifestStatus| refused(m) || m.availability == Some(Availability::Failed);
-        if work.manifests.iter().any(|m| failed(&m)) {
-            return Some(format!("{cluster}: {}", work::named(work.manifests.iter().filter(failed))));
-        }
+    if let Some(work) = settled_work(binding, view.work(cluster))
+        && work.manifests.iter().any(is_refused_or_failed)
+    {
+        let failed = work.manifests.iter().filter(|manifest| is_refused_or_failed(manifest));
+        return Some(format!("{cluster}: {}", work::named(failed)));
     }
     // What its run knows beside: that nothing is delivered there.
     let run = active_run(view.runs).filter(|run| view.is_external() && run.snapshot() == binding.snapshot);
@@ -277,6 +291,13 @@ fn failure(view: &PlacementView, binding: &Binding) -> Option<String> {
     let deadline = progress_deadline(view);
     let late = binding.started_at.is_some_and(|at| view.now.duration_since(at) >= deadline);
     late.then(|| format!("{cluster}: not done within {deadline:#}"))
+}
+
+/// Tells whether a cluster did not take an object, or the object failed there.
+fn is_refused_or_failed(manifest: &ManifestStatus) -> bool {
+    use ApplyOutcome::{Applied, FoundDiff, NoDiffFound, Pending};
+    let is_refused = !matches!(manifest.applied, Pending | Applied | NoDiffFound | FoundDiff);
+    is_refused || manifest.availability == Some(Availability::Failed)
 }
 
 /// An unreadable deadline is an error of the rollout; here it counts as absent.

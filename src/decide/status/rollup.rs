@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::placement::{LINKS_MAX, Link, PlacementView, chain, reported, why};
+use super::links::{LINKS_MAX, Link, chain};
+use super::placement::{PlacementView, reported, why};
 use super::work::{counted, listing};
 use model::along::Along;
 use model::api::condition::{Condition, ConditionStatus, set_condition};
 use model::conditions::{ConditionType, Reason};
 use model::id::ClusterName;
-use model::records::{Binding, ClusterDecision};
+use model::records::{Binding, ClusterDecision, DeletionGate};
 
 /// gitfleet's own types, in display order.
 const OWN_TYPES: [ConditionType; 5] = [
@@ -131,9 +132,8 @@ impl RollUp<'_> {
             return;
         }
         for (position, link) in chain(self.view.mode()).iter().enumerate() {
-            let in_status = |wanted: ConditionStatus| clusters.iter().filter(move |c| c.links[position] == wanted);
-            let [unknown, failed] =
-                [ConditionStatus::Unknown, ConditionStatus::False].map(|status| in_status(status).count());
+            let unknown = in_status(clusters, position, ConditionStatus::Unknown).count();
+            let failed = in_status(clusters, position, ConditionStatus::False).count();
             let (state, reason, text, count) = match (unknown, failed) {
                 (0, 0) => (ConditionStatus::True, holding_reason(link, clusters), link.phrases[2], clusters.len()),
                 (0, _) => (ConditionStatus::False, link.failed.clone(), link.phrases[1], failed),
@@ -141,12 +141,14 @@ impl RollUp<'_> {
             };
             let mut message = format!("{count} of {} {text}", counted(clusters.len(), "cluster"));
             if state != ConditionStatus::True {
-                message = format!("{message}: {}", listing(in_status(state).map(|c| c.cluster.to_string())));
+                let names = in_status(clusters, position, state).map(|c| c.cluster.to_string());
+                message = format!("{message}: {}", listing(names));
                 if let Some(halted) = &self.view.record.halted {
                     message = format!("{message}; the rollout is halted: {halted}");
                 }
             }
             self.set(self.prefixed(&link.type_), state, reason, message);
+            // A link says nothing while an earlier one does not hold.
             if state != ConditionStatus::True {
                 return;
             }
@@ -186,21 +188,11 @@ impl RollUp<'_> {
 
     fn own(&mut self) {
         let record = self.view.record;
-        let gate = record.closed_gate().map(|gate| {
-            let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
-            let digest = gate.digest.short();
-            let deletions =
-                || format!("{} on {}", counted(objects, "deletion"), counted(gate.deletions.len(), "cluster"));
-            let leaving = || format!("{} that left", counted(gate.leaving.len(), "cluster"));
-            let what = [(objects > 0).then(deletions), (!gate.leaving.is_empty()).then(leaving)];
-            let what: Vec<String> = what.into_iter().flatten().collect();
-            format!("{} waiting for approval of digest {digest}: {}", what.join(" and "), gate.reason)
-        });
         let removing = "gone from git; what it delivered is being removed".to_owned();
         let rows = [
             (Reason::PlacementInvalid, record.error.clone()),
             (Reason::FailuresExceedMax, record.halted.clone()),
-            (Reason::ApprovalRequired, gate),
+            (Reason::ApprovalRequired, record.closed_gate().map(gate_message)),
             (Reason::ClustersOffline, self.deferred()),
             (Reason::RemovedFromGit, record.removed.then_some(removing)),
         ];
@@ -214,23 +206,50 @@ impl RollUp<'_> {
     fn deferred(&self) -> Option<String> {
         let view = self.view;
         let mut clusters = Along::new(view.clusters);
-        let late = |(decision, binding): (&ClusterDecision, Option<&Binding>)| {
-            let offline = clusters.get(&decision.cluster_name).filter(|cluster| !cluster.online)?;
-            let late = !binding.is_some_and(|b| view.is_up_to_date(b));
-            late.then(|| format!("{}{}", decision.cluster_name, why(offline)))
-        };
-        let names: Vec<String> = self.picked.iter().copied().filter_map(late).collect();
+        let mut names = Vec::new();
+        for (decision, binding) in &self.picked {
+            let Some(offline) = clusters.get(&decision.cluster_name).filter(|cluster| !cluster.online) else {
+                continue;
+            };
+            if !binding.is_some_and(|b| view.is_up_to_date(b)) {
+                names.push(format!("{}{}", decision.cluster_name, why(offline)));
+            }
+        }
+        if names.is_empty() {
+            return None;
+        }
         let count = counted(names.len(), "offline cluster");
-        (!names.is_empty()).then(|| format!("{count} to update on return: {}", listing(names.into_iter())))
+        Some(format!("{count} to update on return: {}", listing(names.into_iter())))
     }
 
     fn in_order(mut self) -> Vec<Condition> {
         self.conditions.retain(|c| self.kept.contains(&c.type_));
         // The chain first: its types are not among gitfleet's own.
-        let place = |c: &Condition| (OWN_TYPES.iter().position(|t| *t == c.type_), c.type_.chain_position());
-        self.conditions.sort_by_key(place);
+        self.conditions.sort_by_key(|c| (OWN_TYPES.iter().position(|t| *t == c.type_), c.type_.chain_position()));
         self.conditions
     }
+}
+
+/// Returns the clusters whose link at a position of the chain has a status.
+fn in_status<'c, 'n>(
+    clusters: &'c [ClusterLinks<'n>],
+    position: usize,
+    status: ConditionStatus,
+) -> impl Iterator<Item = &'c ClusterLinks<'n>> {
+    clusters.iter().filter(move |cluster| cluster.links[position] == status)
+}
+
+/// Describes what a closed deletion gate protects, and why it is closed.
+fn gate_message(gate: &DeletionGate) -> String {
+    let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
+    let mut what = Vec::new();
+    if objects > 0 {
+        what.push(format!("{} on {}", counted(objects, "deletion"), counted(gate.deletions.len(), "cluster")));
+    }
+    if !gate.leaving.is_empty() {
+        what.push(format!("{} that left", counted(gate.leaving.len(), "cluster")));
+    }
+    format!("{} waiting for approval of digest {}: {}", what.join(" and "), gate.digest.short(), gate.reason)
 }
 
 fn holding_reason(link: &Link, clusters: &[ClusterLinks]) -> Reason {

@@ -3,7 +3,6 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::work::counted;
-use model::api::stage_checks::MetricCheck;
 use model::api::staged::StageTaskType;
 use model::id::PlacementKey;
 use model::moment::moment;
@@ -80,7 +79,7 @@ pub fn check_summaries(checks: &ChecksRecord) -> Vec<CheckSummary> {
             None => "a cluster is not available".to_owned(),
         },
     });
-    let metric = |(check, state): (&MetricCheck, Option<&MetricState>)| CheckSummary {
+    let metrics = checks.metrics().map(|(check, state)| CheckSummary {
         wanted: format!("{} to be {}", check.name, check.limits()),
         state: match state {
             Some(MetricState { failed: Some(failed), .. }) => format!("it answers {}", number_text(failed.value)),
@@ -88,8 +87,8 @@ pub fn check_summaries(checks: &ChecksRecord) -> Vec<CheckSummary> {
             Some(MetricState { answer: Some(_), .. }) => "within its limits".to_owned(),
             _ => "not answered yet".to_owned(),
         },
-    };
-    health.chain(checks.metrics().map(metric)).collect()
+    });
+    health.chain(metrics).collect()
 }
 
 /// Tells whether the gates of a run ask somebody: what git removed continues when it comes back, and what a `state` stops when that says
@@ -107,12 +106,15 @@ pub fn active_run(runs: &Runs) -> Option<&RunRecord> {
 /// Returns the clusters that have been moving for longer than [`STUCK_AFTER`], and since when the first has.
 pub fn stuck_clusters(run: &RunRecord, now: Timestamp) -> Option<(Timestamp, Vec<&RunCluster>)> {
     let stage = current_stage(run)?;
-    let end = |cluster: &RunCluster| cluster.started_at.and_then(|at| at.checked_add(STUCK_AFTER).ok());
-    let late =
-        |cluster: &&RunCluster| cluster.phase == ClusterPhase::Updating && end(cluster).is_some_and(|end| end < now);
-    let stuck: Vec<_> = stage.clusters.iter().filter(late).collect();
-    let since = stuck.iter().filter_map(|cluster| end(cluster)).min()?;
-    Some((since, stuck))
+    let moving = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Updating);
+    let stuck: Vec<_> = moving.filter(|cluster| stuck_since(cluster).is_some_and(|since| since < now)).collect();
+    let first = stuck.iter().filter_map(|cluster| stuck_since(cluster)).min()?;
+    Some((first, stuck))
+}
+
+/// Returns from when on a cluster that still moves counts as stuck.
+fn stuck_since(cluster: &RunCluster) -> Option<Timestamp> {
+    cluster.started_at?.checked_add(STUCK_AFTER).ok()
 }
 
 /// Returns the name that commands use for something in a placement's namespace.
@@ -156,18 +158,24 @@ pub fn end_message(run: &RunRecord) -> String {
 
 /// Describes the progress of a stage's clusters.
 pub fn clusters_summary(stage: &StageRecord) -> String {
-    let count = |phase| stage.clusters.iter().filter(|cluster| cluster.phase == phase).count();
-    let mut text = format!("{} of {} done", count(ClusterPhase::Succeeded), counted(stage.clusters.len(), "cluster"));
+    let total = counted(stage.clusters.len(), "cluster");
+    let mut text = format!("{} of {total} done", count_in(stage, ClusterPhase::Succeeded));
     for (phase, state) in [
         (ClusterPhase::Failed, "failed"),
         (ClusterPhase::Deferred, "deferred while offline"),
         (ClusterPhase::Skipped, "skipped"),
     ] {
-        if count(phase) > 0 {
-            text.extend([", ", &count(phase).to_string(), " ", state]);
+        let count = count_in(stage, phase);
+        if count > 0 {
+            text = format!("{text}, {count} {state}");
         }
     }
     text
+}
+
+/// Returns how many clusters of a stage are in a phase.
+fn count_in(stage: &StageRecord, phase: ClusterPhase) -> usize {
+    stage.clusters.iter().filter(|cluster| cluster.phase == phase).count()
 }
 
 /// Returns the run's message, or `otherwise` if it has none.

@@ -110,26 +110,25 @@ pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timesta
         observed_generation: manifest.generation.unwrap_or_default(),
         last_transition_time: since,
     };
-    let says =
-        |otherwise: &str| if manifest.message.is_empty() { otherwise.to_owned() } else { manifest.message.clone() };
     let outcome = manifest.applied;
     if mode == Mode::ReportDiff {
-        return match outcome {
-            ApplyOutcome::Pending => Vec::new(),
-            ApplyOutcome::NoDiffFound | ApplyOutcome::FoundDiff => {
-                vec![condition(ConditionType::DiffReported, true, outcome.reason(), says(outcome_text(outcome)))]
-            }
-            _ => vec![condition(
-                ConditionType::DiffReported,
-                false,
-                Reason::FailedToReportDiff,
-                says(outcome_text(outcome)),
-            )],
+        let (holds, reason) = match outcome {
+            ApplyOutcome::Pending => return Vec::new(),
+            ApplyOutcome::NoDiffFound | ApplyOutcome::FoundDiff => (true, outcome.reason()),
+            _ => (false, Reason::FailedToReportDiff),
         };
+        return vec![condition(
+            ConditionType::DiffReported,
+            holds,
+            reason,
+            message_or(manifest, outcome_text(outcome)),
+        )];
     }
     if outcome != ApplyOutcome::Applied {
-        return vec![condition(ConditionType::Applied, false, outcome.reason(), says(outcome_text(outcome)))];
+        let message = message_or(manifest, outcome_text(outcome));
+        return vec![condition(ConditionType::Applied, false, outcome.reason(), message)];
     }
+    // The message of an applied object is about its availability.
     let mut conditions =
         vec![condition(ConditionType::Applied, true, outcome.reason(), outcome_text(outcome).to_owned())];
     if let Some(availability) = manifest.availability {
@@ -143,9 +142,14 @@ pub fn manifest_conditions(manifest: &ManifestStatus, mode: Mode, since: Timesta
             }
             Availability::Failed => (false, Reason::ManifestNotAvailableYet, "the object failed"),
         };
-        conditions.push(condition(ConditionType::Available, holds, reason, says(text)));
+        conditions.push(condition(ConditionType::Available, holds, reason, message_or(manifest, text)));
     }
     conditions
+}
+
+/// Returns the member's message about an object, or `otherwise` if there is none.
+fn message_or(manifest: &ManifestStatus, otherwise: &str) -> String {
+    if manifest.message.is_empty() { otherwise.to_owned() } else { manifest.message.clone() }
 }
 
 /// Returns the meaning of an outcome, as text for users.
@@ -185,37 +189,42 @@ pub struct Finding {
 /// Source: KubeFleet, conditions of a Work.
 pub fn work_findings(work: &WorkStatus, mode: Mode) -> Vec<Finding> {
     let all = &work.manifests;
-    let count = |holds: fn(&ManifestStatus) -> bool| all.iter().filter(|m| holds(m)).count();
-    let finding = |type_: ConditionType,
-                   done: usize,
-                   [holding, failing]: [Reason; 2],
-                   verb: &str,
-                   holds: fn(&ManifestStatus) -> bool| {
-        let complete = done == all.len();
-        let message = if complete {
-            format!("{} {verb}", objects(all.len()))
-        } else {
-            format!("{done} of {} {verb}: {}", objects(all.len()), named(all.iter().filter(|m| !holds(m))))
-        };
-        Finding { type_, holds: complete, reason: if complete { holding } else { failing }, message }
-    };
     if mode == Mode::ReportDiff {
         let reasons = [Reason::AllManifestsDiffReported, Reason::SomeManifestsHaveNotReportedDiff];
-        return vec![finding(ConditionType::DiffReported, count(is_compared), reasons, "compared", is_compared)];
+        return vec![finding(all, ConditionType::DiffReported, reasons, "compared", is_compared)];
     }
-    let applied = count(is_applied);
     let reasons = [Reason::AllManifestsApplied, Reason::SomeManifestsAreNotApplied];
-    let mut findings = vec![finding(ConditionType::Applied, applied, reasons, "applied", is_applied)];
-    if applied == all.len() {
+    let applied = finding(all, ConditionType::Applied, reasons, "applied", is_applied);
+    let is_complete = applied.holds;
+    let mut findings = vec![applied];
+    if is_complete {
         let trackable = if all.iter().any(|m| m.availability == Some(Availability::NotTrackable)) {
             Reason::WorkNotTrackable
         } else {
             Reason::AllManifestsAvailable
         };
         let reasons = [trackable, Reason::SomeManifestsAreNotAvailable];
-        findings.push(finding(ConditionType::Available, count(is_available), reasons, "available", is_available));
+        findings.push(finding(all, ConditionType::Available, reasons, "available", is_available));
     }
     findings
+}
+
+/// Rolls up one fact about objects: it holds if it is true of all of them. It has one reason for either case.
+fn finding(
+    all: &[ManifestStatus],
+    type_: ConditionType,
+    [holding, failing]: [Reason; 2],
+    verb: &str,
+    is_true_of: fn(&ManifestStatus) -> bool,
+) -> Finding {
+    let done = all.iter().filter(|m| is_true_of(m)).count();
+    if done == all.len() {
+        let message = format!("{} {verb}", objects(all.len()));
+        return Finding { type_, holds: true, reason: holding, message };
+    }
+    let others = named(all.iter().filter(|m| !is_true_of(m)));
+    let message = format!("{done} of {} {verb}: {others}", objects(all.len()));
+    Finding { type_, holds: false, reason: failing, message }
 }
 
 /// Returns the conditions of the Work, observed at the Work's generation.
@@ -245,8 +254,8 @@ pub fn failed_objects(work: &WorkStatus, mode: Mode, since: Timestamp) -> Vec<Fa
 /// Returns the drifted objects: applied ones that differ, and those left alone because they do. Sorted before the cut to
 /// [`LISTED_OBJECTS_MAX`].
 pub fn drifted_objects(work: &WorkStatus) -> Vec<DriftedObject> {
-    let drifted = |m: &&ManifestStatus| matches!(m.applied, ApplyOutcome::Applied | ApplyOutcome::FoundDrifts);
-    listed(work.manifests.iter().filter(drifted))
+    let manifests = work.manifests.iter();
+    listed(manifests.filter(|m| matches!(m.applied, ApplyOutcome::Applied | ApplyOutcome::FoundDrifts)))
         .map(|m| DriftedObject {
             id: m.id.clone(),
             observation_time: m.observed_at.or(m.differs_since),
@@ -259,8 +268,8 @@ pub fn drifted_objects(work: &WorkStatus) -> Vec<DriftedObject> {
 /// Returns the objects that differ without drift: those of `ReportDiff`, and those not taken over because they differ. Sorted
 /// before the cut to [`LISTED_OBJECTS_MAX`].
 pub fn diffed_objects(work: &WorkStatus) -> Vec<DiffedObject> {
-    let diffed = |m: &&ManifestStatus| matches!(m.applied, ApplyOutcome::FoundDiff | ApplyOutcome::FailedToTakeOver);
-    listed(work.manifests.iter().filter(diffed))
+    let manifests = work.manifests.iter();
+    listed(manifests.filter(|m| matches!(m.applied, ApplyOutcome::FoundDiff | ApplyOutcome::FailedToTakeOver)))
         .map(|m| DiffedObject {
             id: m.id.clone(),
             observation_time: m.observed_at.or(m.differs_since),

@@ -142,10 +142,8 @@ fn escaped(path: &str) -> Option<String> {
     if path == "*" || path.bytes().all(|b| is_plain_in_path(b) || b"!'()*[]%".contains(&b)) {
         return Some(path.to_owned());
     }
-    let escaped = meaning.bytes().map(|b| match is_plain_in_path(b) {
-        true => char::from(b).to_string(),
-        false => format!("%{b:02X}"),
-    });
+    let escaped =
+        meaning.bytes().map(|b| if is_plain_in_path(b) { char::from(b).to_string() } else { format!("%{b:02X}") });
     Some(escaped.collect())
 }
 

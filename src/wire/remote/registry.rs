@@ -357,6 +357,7 @@ impl Registry {
                 lease_ms: u64::try_from(self.settings.lease.as_millis()).unwrap_or(u64::MAX),
             }));
         }
+        // The first list waits until other agents have stopped writing to its members.
         if session.waits {
             return NextFrame::Wait;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::machine::{Seen, Situation};
+use super::machine::Situation;
 use super::messages::NAMED_CLUSTERS_MAX;
 use model::api::stage_checks::MetricCheck;
 use model::moment::moment;
@@ -21,10 +21,11 @@ const FRESH_INTERVALS: u32 = 2;
 /// Returns the queries to ask for a run: those of a stage that waits, as long as it waits.
 pub fn queries(run: &RunRecord, servers: &MetricServers) -> Vec<MetricQuery> {
     let Some((stage, checks)) = run.waiting_checks() else { return Vec::new() };
-    let query = |(check, state): (&MetricCheck, Option<&MetricState>)| {
-        Some(query(run, stage, check, state?.asked_since, server(check, servers).ok()?.0))
-    };
-    checks.metrics().filter_map(query).collect()
+    let queries = checks.metrics().filter_map(|(check, state)| {
+        let (server, _) = server(check, servers).ok()?;
+        Some(query(run, stage, check, state?.asked_since, server))
+    });
+    queries.collect()
 }
 
 fn query(run: &RunRecord, stage: &StageRecord, check: &MetricCheck, since: Timestamp, server: &str) -> MetricQuery {
@@ -42,8 +43,8 @@ fn query(run: &RunRecord, stage: &StageRecord, check: &MetricCheck, since: Times
 /// Records what the servers said to the queries of a run.
 pub fn record_replies(run: &mut RunRecord, replies: &BTreeMap<MetricQuery, MetricReply>) {
     for (query, reply) in replies.iter().filter(|(query, _)| query.run == run.name) {
-        let is_asked = |stage: &StageRecord| stage.name == query.stage && stage.phase == StagePhase::WaitingAfter;
-        let asked = run.stages.iter_mut().find(|stage| is_asked(stage));
+        let mut waiting = run.stages.iter_mut().filter(|stage| stage.phase == StagePhase::WaitingAfter);
+        let asked = waiting.find(|stage| stage.name == query.stage);
         let Some(checks) = asked.and_then(|stage| stage.checks.as_mut()) else { continue };
         let check = checks.given.metrics.iter().find(|check| check.name == query.metric);
         // An answer to a query that was asked before a retry is none to the present one.
@@ -52,7 +53,8 @@ pub fn record_replies(run: &mut RunRecord, replies: &BTreeMap<MetricQuery, Metri
         match &reply.value {
             Ok(value) => {
                 let answer = MetricAnswer { at: reply.at, value: *value };
-                (state.answer, state.problem) = (Some(answer), None);
+                state.answer = Some(answer);
+                state.problem = None;
                 state.failed = if check.admits(*value) { None } else { Some(state.failed.unwrap_or(answer)) };
             }
             Err(why) => state.problem = Some(why.clone()),
@@ -63,12 +65,15 @@ pub fn record_replies(run: &mut RunRecord, replies: &BTreeMap<MetricQuery, Metri
 /// Describes the checks of a run whose answers are outside their limits; `None` if there are none.
 pub fn failed_checks(run: &RunRecord) -> Option<String> {
     let (stage, checks) = run.waiting_checks()?;
-    let failed = checks.metrics().filter_map(|(check, state)| Some((check, state?.failed?)));
-    let describe = |(check, answer): (&MetricCheck, MetricAnswer)| {
-        format!("the check {} answers {}, allowed: {}", check.name, number_text(answer.value), check.limits())
-    };
-    let failed: Vec<String> = failed.map(describe).collect();
-    (!failed.is_empty()).then(|| format!("stage {}: {}", stage.name, failed.join(", and ")))
+    let failed = checks.metrics().filter_map(|(check, state)| {
+        let value = number_text(state?.failed?.value);
+        Some(format!("the check {} answers {value}, allowed: {}", check.name, check.limits()))
+    });
+    let failed: Vec<String> = failed.collect();
+    if failed.is_empty() {
+        return None;
+    }
+    Some(format!("stage {}: {}", stage.name, failed.join(", and ")))
 }
 
 /// Begins to ask the queries of a stage that begins to wait.
@@ -106,11 +111,17 @@ pub(super) fn settle(stage: &mut StageRecord, situation: &Situation<'_>, now: Ti
 /// Returns the clusters of a stage that are not known to be available. Clusters that left, that did not answer at their turn, or
 /// that failed do not count: the stage does not wait for them either.
 fn unhealthy<'a>(stage: &'a StageRecord, situation: &Situation<'_>) -> Vec<&'a str> {
-    let counts = |phase| matches!(phase, ClusterPhase::Pending | ClusterPhase::Updating | ClusterPhase::Succeeded);
-    let is_unwell = |seen: &Seen| seen.in_fleet && seen.picked && !(seen.is_ready() && seen.online);
-    let clusters = stage.clusters.iter().filter(|cluster| counts(cluster.phase));
-    let clusters = clusters.filter(|cluster| situation.clusters.get(&cluster.name).is_some_and(is_unwell));
-    clusters.map(|cluster| cluster.name.as_str()).collect()
+    let mut unhealthy = Vec::new();
+    for cluster in &stage.clusters {
+        if !matches!(cluster.phase, ClusterPhase::Pending | ClusterPhase::Updating | ClusterPhase::Succeeded) {
+            continue;
+        }
+        let seen = situation.clusters.get(&cluster.name).filter(|seen| seen.in_fleet && seen.picked);
+        if seen.is_some_and(|seen| !seen.is_ready() || !seen.online) {
+            unhealthy.push(cluster.name.as_str());
+        }
+    }
+    unhealthy
 }
 
 /// Describes what the checks of a stage wait for; empty if they hold. Only what changes the outcome changes a text, because
@@ -134,11 +145,11 @@ pub(super) fn end(stage: &mut StageRecord, now: Timestamp) -> Vec<String> {
     let Some(checks) = &mut stage.checks else { return Vec::new() };
     checks.done_at = Some(now);
     let health = checks.given.healthy_for.iter().map(|wanted| format!("available for {wanted}"));
-    let answer = |(check, state): (&MetricCheck, Option<&MetricState>)| {
+    let answers = checks.metrics().filter_map(|(check, state)| {
         let value = number_text(state?.answer?.value);
         Some(format!("{} answers {value}, allowed: {}", check.name, check.limits()))
-    };
-    health.chain(checks.metrics().filter_map(answer)).collect()
+    });
+    health.chain(answers).collect()
 }
 
 fn awaited_of(
@@ -159,6 +170,7 @@ fn awaited_of(
             Some(format!("the check {name} to be {} (it answers {})", check.limits(), number_text(failed.value)))
         }
         (None, Some(why), _) => Some(format!("an answer to the check {name} ({why})")),
+        // An older answer says nothing about now.
         (None, None, Some(answer)) if now.duration_since(answer.at) <= fresh => None,
         (None, None, _) => Some(format!("an answer to the check {name}")),
     }
@@ -178,12 +190,12 @@ pub struct CheckAgain {
 /// Returns the checks of the stage that waits and that a retry asks again.
 pub fn checks_again(run: &RunRecord, servers: &MetricServers) -> Vec<CheckAgain> {
     let Some((_, checks)) = run.waiting_checks() else { return Vec::new() };
-    let again = |(check, state): (&MetricCheck, Option<&MetricState>)| {
+    let again = checks.metrics().filter_map(|(check, state)| {
         let state = state.filter(|state| state.failed.is_some() || state.problem.is_some())?;
         let server = server(check, servers).map(|(name, _)| name.to_owned());
         Some(CheckAgain { name: check.name.clone(), failed: state.failed.is_some(), server })
-    };
-    checks.metrics().filter_map(again).collect()
+    });
+    again.collect()
 }
 
 /// Returns the server that a check asks, and how often.

@@ -90,8 +90,8 @@ pub fn approve(
         );
         return Err(refusal(RefusalReason::Expired, message));
     }
-    let is_of = |approval: &&Approval| approval.is_by(person);
-    if let Some(earlier) = task.approvals.iter().filter(is_of).find(|approval| counts(approval, &digest, rules, now)) {
+    let mut own = task.approvals.iter().filter(|approval| approval.is_by(person));
+    if let Some(earlier) = own.find(|approval| counts(approval, &digest, rules, now)) {
         let message = format!(
             "{} approved stage {name} already at {}; {} of {} approvals are there, and the next must come from somebody else",
             person.name,
@@ -161,7 +161,8 @@ pub(super) fn expires_at(task: &TaskRecord, rules: ApprovalRules, now: Timestamp
 pub(super) fn ask_again(task: &mut TaskRecord, rules: ApprovalRules, now: Timestamp) -> bool {
     let is_due = task.done_at.is_none() && task.asked_at.is_some_and(|asked| is_over(asked, rules, now));
     if is_due {
-        (task.asked_at, task.expired) = (Some(now), false);
+        task.asked_at = Some(now);
+        task.expired = false;
         // Valid approvals stay valid.
         task.approvals.retain(|approval| !is_over(approval.at, rules, now));
     }

@@ -10,8 +10,7 @@ use model::id::ClusterName;
 use model::journal::JournalKind;
 use model::names::first_of;
 use model::runs::{
-    ApprovalRules, ClusterPhase, Gate, MetricServers, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord,
-    request_name,
+    ApprovalRules, ClusterPhase, Gate, MetricServers, RunPhase, RunRecord, StagePhase, StageRecord, request_name,
 };
 
 use super::checks;
@@ -157,21 +156,24 @@ pub fn advance(run: &mut RunRecord, situation: &Situation<'_>, now: Timestamp) -
     let place = pass.walk(run, may_go);
     let in_flight = stages_of(run).flat_map(|stage| &stage.clusters).filter(|c| c.phase == ClusterPhase::Updating);
     let in_flight: Vec<&str> = in_flight.map(|cluster| cluster.name.as_str()).collect();
-    let waits_for = || format!("waits for {}", first_of(in_flight.iter().copied(), NAMED_CLUSTERS_MAX));
     // Where several fit, a stop is shown before a halt, and a halt before a gate.
     let (phase, message) = match (place, halted) {
         (Place::Done, None) if in_flight.is_empty() => (RunPhase::Succeeded, succeeded(run)),
         _ if stops && in_flight.is_empty() => (RunPhase::Stopped, "stopped, nothing is on its way".to_owned()),
-        _ if stops => (RunPhase::Stopping, format!("stopped, {}", waits_for())),
+        _ if stops => (RunPhase::Stopping, format!("stopped, {}", waits_for(&in_flight))),
         (_, Some(why)) => (RunPhase::Halted, why),
         (Place::Gate(message), None) => (RunPhase::Waiting, message),
         (Place::Moving(message), None) => (RunPhase::Updating, message),
         // Clusters that were offline at their turn may still move when all stages are done.
-        (Place::Done, None) => (RunPhase::Updating, format!("all stages are done; {}", waits_for())),
+        (Place::Done, None) => (RunPhase::Updating, format!("all stages are done; {}", waits_for(&in_flight))),
     };
     pass.enter(run, phase, message);
     pass.wake(run);
     pass.step
+}
+
+fn waits_for(clusters: &[&str]) -> String {
+    format!("waits for {}", first_of(clusters.iter().copied(), NAMED_CLUSTERS_MAX))
 }
 
 /// Completes the remaining work of an ended run: moves in progress succeed or fail, failed clusters may recover, and if the run
@@ -266,12 +268,15 @@ pub fn reached(run: &RunRecord) -> BTreeSet<&ClusterName> {
 /// have not started stay so, unless the run succeeded.
 pub fn owes(run: &RunRecord) -> bool {
     use ClusterPhase::{Pending, Skipped, Succeeded};
-    let is_open = |cluster: &RunCluster| match cluster.phase {
+    if !run.phase.is_final() {
+        return false;
+    }
+    let mut clusters = stages_of(run).flat_map(|stage| &stage.clusters);
+    clusters.any(|cluster| match cluster.phase {
         Succeeded | Skipped => false,
         Pending => run.phase == RunPhase::Succeeded,
         _ => true,
-    };
-    run.phase.is_final() && stages_of(run).any(|stage| stage.clusters.iter().any(is_open))
+    })
 }
 
 fn stages_of(run: &RunRecord) -> impl Iterator<Item = &StageRecord> {
@@ -281,30 +286,25 @@ fn stages_of(run: &RunRecord) -> impl Iterator<Item = &StageRecord> {
 /// Describes why nothing new starts, if too many clusters of a stage failed, in this run or in others with the same content.
 fn over_budget(run: &RunRecord, situation: &Situation<'_>) -> Option<String> {
     let nothing = BTreeSet::new();
-    run.stages.iter().find_map(|stage| {
+    for stage in &run.stages {
         let elsewhere = situation.failed_elsewhere.get(&stage.name).unwrap_or(&nothing);
         let failed = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Failed);
         let failed: BTreeSet<&ClusterName> = failed.map(|cluster| &cluster.name).chain(elsewhere).collect();
         let all: BTreeSet<&ClusterName> = stage.clusters.iter().map(|cluster| &cluster.name).chain(elsewhere).collect();
         let allowed = situation.max_failures.of(all.len());
-        (failed.len() > allowed).then(|| {
-            let is_there = |cluster: &ClusterName| {
-                situation.clusters.get(cluster).is_some_and(|seen| seen.in_fleet && seen.picked)
-            };
-            let said: Vec<String> = failed
-                .iter()
-                .map(|name| {
-                    if is_there(name) || elsewhere.contains(*name) {
-                        name.to_string()
-                    } else {
-                        format!("{name}, which left")
-                    }
-                })
-                .collect();
-            let named = first_of(said.iter().map(String::as_str), NAMED_CLUSTERS_MAX);
-            format!("stage {}: {} failed ({named}), allowed: {allowed}", stage.name, clusters(failed.len()))
-        })
-    })
+        if failed.len() <= allowed {
+            continue;
+        }
+        let mut said = Vec::with_capacity(failed.len());
+        for name in &failed {
+            let is_there = situation.clusters.get(*name).is_some_and(|seen| seen.in_fleet && seen.picked);
+            let has_left = !is_there && !elsewhere.contains(*name);
+            said.push(if has_left { format!("{name}, which left") } else { name.to_string() });
+        }
+        let named = first_of(said.iter().map(String::as_str), NAMED_CLUSTERS_MAX);
+        return Some(format!("stage {}: {} failed ({named}), allowed: {allowed}", stage.name, clusters(failed.len())));
+    }
+    None
 }
 
 fn note(event: JournalKind, stage: &str, cluster: Option<&ClusterName>, message: &str) -> Note {

@@ -30,62 +30,53 @@ pub(super) fn clusters(count: usize) -> String {
 
 /// Describes what a successful run left unfinished.
 pub(super) fn succeeded(run: &RunRecord) -> String {
-    let in_phase = |phase: ClusterPhase| -> Vec<&str> {
-        let all = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
-        all.filter(|cluster| cluster.phase == phase).map(|cluster| cluster.name.as_str()).collect()
-    };
     let kinds = [
         (ClusterPhase::Failed, "failed, within the allowed failures"),
         (ClusterPhase::Deferred, "offline or suspended, updated when it returns"),
         (ClusterPhase::Pending, "to be tried again"),
         (ClusterPhase::Updating, "on the way"),
     ];
-    let said = kinds.iter().filter_map(|(phase, what)| {
-        let these = in_phase(*phase);
-        let named = first_of(these.iter().copied(), NAMED_CLUSTERS_MAX);
-        (!these.is_empty()).then(|| format!("{} {what} ({named})", clusters(these.len())))
-    });
-    let said: Vec<String> = said.collect();
+    let mut said = Vec::new();
+    for (phase, what) in kinds {
+        let all = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
+        let names: Vec<&str> = all.filter(|cluster| cluster.phase == phase).map(|c| c.name.as_str()).collect();
+        if !names.is_empty() {
+            let count = clusters(names.len());
+            said.push(format!("{count} {what} ({})", first_of(names.into_iter(), NAMED_CLUSTERS_MAX)));
+        }
+    }
     if said.is_empty() { "all stages are done".to_owned() } else { format!("all stages are done; {}", said.join("; ")) }
 }
 
 /// Describes what a stage with moving clusters waits for; `None` when its clusters are done: each is available, skipped,
 /// offline, or failed within the limit. If only offline clusters are left it waits, because no cluster has succeeded.
 pub(super) fn unfinished(stage: &StageRecord, situation: &Situation<'_>) -> Option<String> {
-    use ClusterPhase::{Deferred, Failed, Pending, Skipped, Succeeded, Updating};
-    let count = |phase| stage.clusters.iter().filter(|cluster| cluster.phase == phase).count();
-    let total = stage.clusters.len() - count(Skipped);
-    let deferred = count(Deferred);
-    let failed = count(Failed);
-    let updating = count(Updating);
-    // A deferred cluster that answers again moves before its stage is done.
-    let waits = |cluster: &&RunCluster| {
-        let is_back = || situation.clusters.get(&cluster.name).is_some_and(|seen| seen.online);
-        cluster.phase == Pending || (cluster.phase == Deferred && is_back())
-    };
-    let named = |phase| names(stage, |cluster| cluster.phase == phase);
-    let waiting = stage.clusters.iter().filter(waits).count();
+    use ClusterPhase::{Deferred, Failed, Skipped, Succeeded, Updating};
+    let total = stage.clusters.len() - count_in(stage, Skipped);
+    let deferred = count_in(stage, Deferred);
+    let failed = count_in(stage, Failed);
+    let updating = count_in(stage, Updating);
+    let waiting = stage.clusters.iter().filter(|cluster| waits_for_its_turn(cluster, situation)).count();
     if total > 0 && deferred == total && waiting == 0 {
-        return Some(format!(
-            "stage {} waits: all its clusters are offline or suspended ({})",
-            stage.name,
-            named(Deferred)
-        ));
+        let named = names_in(stage, Deferred);
+        return Some(format!("stage {} waits: all its clusters are offline or suspended ({named})", stage.name));
     }
     if waiting == 0 && updating == 0 && failed <= situation.max_failures.of(stage.clusters.len()) {
         return None;
     }
-    let mut said = format!("stage {}: {} of {} done", stage.name, count(Succeeded), clusters(total));
-    for (phase, what) in [(Updating, "on the way"), (Failed, "failed"), (Deferred, "offline or suspended")] {
-        if count(phase) > 0 {
-            said = format!("{said}, {} {what} ({})", count(phase), named(phase));
+    let mut said = format!("stage {}: {} of {} done", stage.name, count_in(stage, Succeeded), clusters(total));
+    let others =
+        [(Updating, updating, "on the way"), (Failed, failed, "failed"), (Deferred, deferred, "offline or suspended")];
+    for (phase, count, what) in others {
+        if count > 0 {
+            said = format!("{said}, {count} {what} ({})", names_in(stage, phase));
         }
     }
     // Clusters have their turn and none moves: unavailable ones use up the concurrency.
     if updating == 0 && waiting > 0 {
-        let is_unavailable =
-            |cluster: &RunCluster| situation.clusters.get(&cluster.name).is_some_and(|s| s.unavailable);
-        said = format!("{said}; waits for what an earlier run left unavailable ({})", names(stage, is_unavailable));
+        let unavailable =
+            names(stage, |cluster| situation.clusters.get(&cluster.name).is_some_and(|seen| seen.unavailable));
+        said = format!("{said}; waits for what an earlier run left unavailable ({unavailable})");
     }
     Some(said)
 }
@@ -94,6 +85,7 @@ pub(super) fn unfinished(stage: &StageRecord, situation: &Situation<'_>) -> Opti
 pub(super) fn gate(run: &str, stage: &StageRecord, gate: Gate, situation: &Situation<'_>, now: Timestamp) -> String {
     let (tasks, begin) = match gate {
         Gate::Before => (&stage.before, format!("stage {} has not begun", stage.name)),
+        // Nothing moved here, but its tasks are asked all the same.
         Gate::After if stage.clusters.is_empty() => {
             (&stage.after, format!("stage {} has no cluster to update, and protects later ones", stage.name))
         }
@@ -112,11 +104,10 @@ pub(super) fn gate(run: &str, stage: &StageRecord, gate: Gate, situation: &Situa
     });
     let checks = if gate == Gate::After { checks::awaited(stage, situation, now) } else { Vec::new() };
     let waits_for = open.chain(checks).collect::<Vec<_>>().join(" and ");
-    let is_deferred = |cluster: &RunCluster| cluster.phase == ClusterPhase::Deferred;
-    match stage.clusters.iter().filter(|cluster| is_deferred(cluster)).count() {
+    match count_in(stage, ClusterPhase::Deferred) {
         0 => format!("{begin}; waits for {waits_for}"),
         deferred => {
-            let named = names(stage, is_deferred);
+            let named = names_in(stage, ClusterPhase::Deferred);
             format!("{begin}; waits for {waits_for}; {deferred} offline or suspended ({named})")
         }
     }
@@ -124,18 +115,41 @@ pub(super) fn gate(run: &str, stage: &StageRecord, gate: Gate, situation: &Situa
 
 /// Describes the state of a run with unfinished removals; `None` when they are done.
 pub(super) fn removals(stage: &StageRecord, situation: &Situation<'_>) -> Option<Place> {
-    let is_held = |cluster: &RunCluster| {
-        let held = || situation.clusters.get(&cluster.name).is_some_and(|seen| seen.held);
-        cluster.phase == ClusterPhase::Pending && held()
-    };
-    let leaves = |cluster: &RunCluster| matches!(cluster.phase, ClusterPhase::Pending | ClusterPhase::Updating);
-    if stage.clusters.iter().any(is_held) {
-        return Some(Place::Gate(format!(
-            "removal from {} waits for the deletion to be approved",
-            names(stage, is_held)
-        )));
+    if stage.clusters.iter().any(|cluster| is_held(cluster, situation)) {
+        let held = names(stage, |cluster| is_held(cluster, situation));
+        return Some(Place::Gate(format!("removal from {held} waits for the deletion to be approved")));
     }
-    stage.clusters.iter().any(leaves).then(|| Place::Moving(format!("removing from {}", names(stage, leaves))))
+    if stage.clusters.iter().any(leaves) {
+        return Some(Place::Moving(format!("removing from {}", names(stage, leaves))));
+    }
+    None
+}
+
+/// Tells whether the deletion gate protects a cluster to remove.
+fn is_held(cluster: &RunCluster, situation: &Situation<'_>) -> bool {
+    cluster.phase == ClusterPhase::Pending && situation.clusters.get(&cluster.name).is_some_and(|seen| seen.held)
+}
+
+/// Tells whether a cluster to remove has objects yet, and answers.
+fn leaves(cluster: &RunCluster) -> bool {
+    matches!(cluster.phase, ClusterPhase::Pending | ClusterPhase::Updating)
+}
+
+/// A deferred cluster that answers again moves before its stage is done.
+fn waits_for_its_turn(cluster: &RunCluster, situation: &Situation<'_>) -> bool {
+    match cluster.phase {
+        ClusterPhase::Pending => true,
+        ClusterPhase::Deferred => situation.clusters.get(&cluster.name).is_some_and(|seen| seen.online),
+        _ => false,
+    }
+}
+
+fn count_in(stage: &StageRecord, phase: ClusterPhase) -> usize {
+    stage.clusters.iter().filter(|cluster| cluster.phase == phase).count()
+}
+
+fn names_in(stage: &StageRecord, phase: ClusterPhase) -> String {
+    names(stage, |cluster| cluster.phase == phase)
 }
 
 fn names(stage: &StageRecord, which: impl Fn(&RunCluster) -> bool) -> String {

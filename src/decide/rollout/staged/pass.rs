@@ -76,9 +76,7 @@ impl<'a> Pass<'a> {
     pub(super) fn settle(&mut self, stage: &mut StageRecord) {
         // A run that was rolled back, rejected or failed updates no cluster any more.
         let restarts = matches!(self.ended, None | Some(RunPhase::Succeeded | RunPhase::Superseded));
-        let is_open =
-            |cluster: &&mut RunCluster| !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped);
-        for cluster in stage.clusters.iter_mut().filter(is_open) {
+        for cluster in stage.clusters.iter_mut().filter(|cluster| is_unfinished(cluster)) {
             let seen = self.seen(cluster);
             if let Some((phase, message)) = self.settled(cluster.phase, seen) {
                 self.enter_cluster(&stage.name, cluster, phase, message);
@@ -96,11 +94,15 @@ impl<'a> Pass<'a> {
         if is_over || matches!(phase, Succeeded | Skipped) {
             return None;
         }
-        // A failure outlives its cluster: what it failed with is as bad for the others.
-        let leave = |why| (phase != Failed).then_some((Skipped, why));
-        let Some(seen) = seen else { return leave("it left the fleet") };
+        let Some(seen) = seen.filter(|seen| seen.picked) else {
+            // A failure outlives its cluster: what it failed with is as bad for the others.
+            if phase == Failed {
+                return None;
+            }
+            let why = if seen.is_some() { "the placement does not pick it any more" } else { "it left the fleet" };
+            return Some((Skipped, why));
+        };
         match phase {
-            _ if !seen.picked => leave("the placement does not pick it any more"),
             Updating | Failed if seen.is_ready() => Some((Succeeded, "")),
             Updating if seen.has_failed() => Some((Failed, &seen.failure)),
             // The newest run that has reached a cluster answers for it: two runs must never write it.
@@ -117,8 +119,10 @@ impl<'a> Pass<'a> {
         for cluster in &mut stage.clusters {
             let to = match self.seen(cluster) {
                 _ if matches!(cluster.phase, Succeeded | Skipped | Failed) => continue,
+                // What the placement wants again must stay.
                 Some(seen) if seen.picked => (Skipped, "the placement picks it again"),
                 Some(seen) if seen.removed && cluster.phase == Updating => (Succeeded, ""),
+                // The newest run that has reached a cluster answers for it.
                 Some(seen) if seen.taken && self.ended.is_some() && cluster.phase != Pending => {
                     (Skipped, messages::TAKEN)
                 }
@@ -136,26 +140,18 @@ impl<'a> Pass<'a> {
     pub(super) fn start_clusters(&mut self, stage: &mut StageRecord, may_start: bool) {
         use ClusterPhase::{Deferred, Pending, Succeeded, Updating};
         let ended = self.ended;
-        let waits = |cluster: &RunCluster| match cluster.phase {
-            Deferred => true,
-            // Clusters that a superseded run had not started belong to the newer run.
-            Pending => ended != Some(RunPhase::Superseded),
-            _ => false,
-        };
-        if !stage.clusters.iter().any(waits) {
+        if !stage.clusters.iter().any(|cluster| waits(cluster.phase, ended)) {
             return;
         }
         let max = stage.max_concurrency;
         let mut updating = stage.clusters.iter().filter(|cluster| cluster.phase == Updating).count();
         let situation = self.situation;
-        let counts = |cluster: &RunCluster| {
-            let seen = situation.clusters.get(&cluster.name).filter(|seen| seen.in_fleet);
-            cluster.phase == Updating || seen.is_some_and(|seen| is_unavailable(cluster.phase, seen, waits(cluster)))
-        };
-        let mut unavailable = stage.clusters.iter().filter(|cluster| counts(cluster)).count();
-        for cluster in stage.clusters.iter_mut().filter(|cluster| waits(cluster)) {
+        let mut unavailable =
+            stage.clusters.iter().filter(|cluster| takes_concurrency(cluster, situation, ended)).count();
+        for cluster in stage.clusters.iter_mut().filter(|cluster| waits(cluster.phase, ended)) {
             let Some(seen) = self.seen(cluster) else { continue };
-            let own = usize::from(counts(cluster));
+            let is_counted = takes_concurrency(cluster, situation, ended);
+            let others = if is_counted { unavailable - 1 } else { unavailable };
             // It needs no turn and uses no concurrency.
             if seen.is_ready() {
                 stage.started_at.get_or_insert(self.now);
@@ -166,11 +162,11 @@ impl<'a> Pass<'a> {
                 if cluster.phase == Pending {
                     self.enter_cluster(&stage.name, cluster, Deferred, messages::DEFERRED);
                 }
-            } else if (own == 1 && seen.is_known_down()) || unavailable - own < max {
+            } else if (is_counted && seen.is_known_down()) || others < max {
                 // Starting a cluster that is known to be unavailable makes nothing worse. If it had to wait although only this
                 // snapshot repairs it, it would block the stage forever. One without a report is known by its deadline.
                 updating += 1;
-                unavailable += 1 - own;
+                unavailable = others + 1;
                 stage.started_at.get_or_insert(self.now);
                 self.enter_cluster(&stage.name, cluster, Updating, "");
                 self.step.start.push(cluster.name.clone());
@@ -191,6 +187,7 @@ impl<'a> Pass<'a> {
             if seen.removed {
                 self.enter_cluster(&stage.name, cluster, Succeeded, "");
             } else if seen.held {
+                // It stays as it is: the gate may open at any time.
                 messages::HELD.clone_into(&mut cluster.message);
             } else if seen.online {
                 self.enter_cluster(&stage.name, cluster, Updating, "");
@@ -205,9 +202,7 @@ impl<'a> Pass<'a> {
     /// starts.
     pub(super) fn walk(&mut self, run: &mut RunRecord, may_go: bool) -> Place {
         for at in 0..run.stages.len() {
-            let is_left =
-                |cluster: &RunCluster| !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped);
-            let protects = run.stages[at + 1..].iter().flat_map(|stage| &stage.clusters).any(is_left);
+            let protects = run.stages[at + 1..].iter().flat_map(|stage| &stage.clusters).any(is_unfinished);
             if let Some(place) = self.walk_stage(&run.name, &mut run.stages[at], protects, may_go) {
                 return place;
             }
@@ -220,7 +215,6 @@ impl<'a> Pass<'a> {
     fn walk_stage(&mut self, run: &str, stage: &mut StageRecord, protects: bool, may_go: bool) -> Option<Place> {
         use StagePhase::{Failed, Pending, Skipped, Succeeded, Updating, WaitingAfter, WaitingBefore};
         loop {
-            let has_clusters = || stage.clusters.iter().any(|cluster| cluster.phase != ClusterPhase::Skipped);
             let phase = stage.phase;
             let next = match phase {
                 // Clusters that were deferred at their turn move when they return, also after their stage.
@@ -230,7 +224,7 @@ impl<'a> Pass<'a> {
                 }
                 Pending if !may_go => return Some(Place::Moving(format!("stage {} has not begun", stage.name))),
                 // All clusters may leave while the gate waits for an approval: then nothing is left to approve.
-                Pending | WaitingBefore if may_go && !has_clusters() && !(protects && stage.asks()) => Skipped,
+                Pending | WaitingBefore if may_go && !has_clusters(stage) && !(protects && stage.asks()) => Skipped,
                 Pending if !stage.before.is_empty() && !self.situation.asks_no_gate => WaitingBefore,
                 Pending => Updating,
                 WaitingBefore if self.is_open(stage, Gate::Before) && may_go => Updating,
@@ -371,6 +365,34 @@ impl<'a> Pass<'a> {
         }
         self.step.wake_at = wake_at;
     }
+}
+
+/// Tells whether a run may still start a cluster in a phase; `ended` is the phase that the run has ended in.
+fn waits(phase: ClusterPhase, ended: Option<RunPhase>) -> bool {
+    match phase {
+        ClusterPhase::Deferred => true,
+        // Clusters that a superseded run had not started belong to the newer run.
+        ClusterPhase::Pending => ended != Some(RunPhase::Superseded),
+        _ => false,
+    }
+}
+
+fn is_unfinished(cluster: &RunCluster) -> bool {
+    !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped)
+}
+
+/// Tells whether a stage has clusters that did not leave it.
+fn has_clusters(stage: &StageRecord) -> bool {
+    stage.clusters.iter().any(|cluster| cluster.phase != ClusterPhase::Skipped)
+}
+
+/// Tells whether a cluster counts towards the concurrency of its stage: it moves, or is unavailable.
+fn takes_concurrency(cluster: &RunCluster, situation: &Situation<'_>, ended: Option<RunPhase>) -> bool {
+    if cluster.phase == ClusterPhase::Updating {
+        return true;
+    }
+    let seen = situation.clusters.get(&cluster.name).filter(|seen| seen.in_fleet);
+    seen.is_some_and(|seen| is_unavailable(cluster.phase, seen, waits(cluster.phase, ended)))
 }
 
 /// Tells whether a cluster that is not on its way counts as unavailable.

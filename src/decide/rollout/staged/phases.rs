@@ -103,7 +103,9 @@ pub fn enter_run(run: &mut RunRecord, phase: RunPhase, message: impl Into<String
         return false;
     }
     debug_assert!(may_follow(RUN, run.phase, phase), "a run went from {:?} to {phase:?}", run.phase);
-    (run.phase, run.since, run.refused) = (phase, now, false);
+    run.phase = phase;
+    run.since = now;
+    run.refused = false;
     true
 }
 
@@ -124,7 +126,8 @@ pub fn end_run(run: &mut RunRecord, phase: RunPhase, message: impl Into<String>,
 /// Sets a different phase of a stage, and keeps its times.
 pub(super) fn enter_stage(stage: &mut StageRecord, phase: StagePhase, now: Timestamp) {
     debug_assert!(may_follow(STAGE, stage.phase, phase), "a stage went from {:?} to {phase:?}", stage.phase);
-    (stage.phase, stage.since) = (phase, now);
+    stage.phase = phase;
+    stage.since = now;
     if phase == StagePhase::Skipped {
         stage.started_at = Some(now);
     }
@@ -136,7 +139,9 @@ pub(super) fn enter_stage(stage: &mut StageRecord, phase: StagePhase, now: Times
 /// Sets a different phase of a cluster, and keeps its start.
 pub(super) fn enter_cluster(cluster: &mut RunCluster, phase: ClusterPhase, message: impl Into<String>, now: Timestamp) {
     debug_assert!(may_follow(CLUSTER, cluster.phase, phase), "a cluster went from {:?} to {phase:?}", cluster.phase);
-    (cluster.phase, cluster.since, cluster.message) = (phase, now, message.into());
+    cluster.phase = phase;
+    cluster.since = now;
+    cluster.message = message.into();
     match phase {
         ClusterPhase::Updating => cluster.started_at = Some(now),
         ClusterPhase::Pending => cluster.started_at = None,

@@ -1,6 +1,7 @@
 //! Assigns clusters to stages, and orders them there.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::time::Duration;
 
 use model::api::annotations::{CLUSTERS_IN_NO_STAGE, InNoStage};
@@ -95,16 +96,16 @@ pub fn stages(
     let mut planned = Vec::with_capacity(strategy.stages.len());
     for stage in &strategy.stages {
         check_tasks(stage)?;
-        let selector = stage.label_selector.as_ref();
-        // An absent selector selects no cluster, an empty one selects all.
-        let selected = || clusters.iter().filter(|(_, labels)| selector.is_some_and(|s| s.matches(labels)));
-        if let Some(first) = selected().find_map(|(name, _)| stage_of.get(name)).copied() {
-            let both = selected().map(|(name, _)| name).filter(|name| stage_of.get(name) == Some(&first));
+        if let Some(first) = selected(stage, clusters).find_map(|(name, _)| stage_of.get(name)).copied() {
+            let names = selected(stage, clusters).map(|(name, _)| name);
+            let both = names.filter(|name| stage_of.get(name) == Some(&first));
             let clusters = first_of(both.map(ClusterName::as_str), NAMED_CLUSTERS_MAX);
             return Err(StageError::TwoStages { first: first.to_owned(), second: stage.name.clone(), clusters });
         }
-        let mut members: Vec<(i64, &ClusterName)> =
-            selected().map(|(name, labels)| Ok((position(stage, name, labels)?, name))).collect::<Result<_, _>>()?;
+        let mut members: Vec<(i64, &ClusterName)> = Vec::new();
+        for (name, labels) in selected(stage, clusters) {
+            members.push((position(stage, name, labels)?, name));
+        }
         // No two are equal, because their names differ.
         members.sort_unstable();
         stage_of.extend(members.iter().map(|(_, name)| (*name, stage.name.as_str())));
@@ -128,6 +129,16 @@ pub fn stages(
     Ok(planned)
 }
 
+/// Returns the clusters that a stage selects, with their labels.
+fn selected<'a>(
+    stage: &'a Stage,
+    clusters: &'a BTreeMap<ClusterName, BTreeMap<String, String>>,
+) -> impl Iterator<Item = (&'a ClusterName, &'a BTreeMap<String, String>)> {
+    let selector = stage.label_selector.as_ref();
+    // An absent selector selects no cluster, an empty one selects all.
+    clusters.iter().filter(move |(_, labels)| selector.is_some_and(|selector| selector.matches(labels)))
+}
+
 /// Tells whether a stage of a strategy selects a cluster with these labels.
 pub fn is_in_a_stage(strategy: &StagedUpdateStrategySpec, labels: &BTreeMap<String, String>) -> bool {
     let mut selectors = strategy.stages.iter().filter_map(|stage| stage.label_selector.as_ref());
@@ -136,9 +147,9 @@ pub fn is_in_a_stage(strategy: &StagedUpdateStrategySpec, labels: &BTreeMap<Stri
 
 /// Returns the stage of clusters, in order of their names, that are in no other one.
 fn own_stage(strategy: &StagedUpdateStrategySpec, clusters: Vec<&ClusterName>) -> PlannedStage {
-    let is_free = |name: &String| strategy.stages.iter().all(|stage| stage.name != *name);
-    let mut numbered = (2..).map(|number| format!("{OWN_STAGE}{number}"));
-    let name = Some(OWN_STAGE.to_owned()).filter(is_free).or_else(|| numbered.find(is_free));
+    let numbered = (2..).map(|number| format!("{OWN_STAGE}{number}"));
+    let mut names = iter::once(OWN_STAGE.to_owned()).chain(numbered);
+    let name = names.find(|name| strategy.stages.iter().all(|stage| stage.name != *name));
     PlannedStage {
         name: name.expect("numbers do not end"),
         clusters: clusters.into_iter().cloned().collect(),
@@ -176,31 +187,36 @@ fn max_concurrency(limit: Option<&IntOrPercent>, clusters: usize) -> usize {
 }
 
 fn check_tasks(stage: &Stage) -> Result<(), StageError> {
-    let wrong = |what: String| Err(StageError::Task { stage: stage.name.clone(), what });
     if stage.before_stage_tasks.iter().any(|task| task.type_ != StageTaskType::Approval) {
-        return wrong(
-            "a task before a stage can only be an Approval; move the TimedWait after the stage before it".into(),
-        );
+        let what = "a task before a stage can only be an Approval; move the TimedWait after the stage before it";
+        return Err(wrong_task(stage, what));
     }
     if stage.before_stage_tasks.len() > 1 {
-        return wrong("it has several tasks before it; one Approval is enough, remove the others".into());
+        return Err(wrong_task(stage, "it has several tasks before it; one Approval is enough, remove the others"));
     }
     for (index, task) in stage.after_stage_tasks.iter().enumerate() {
         if stage.after_stage_tasks[..index].iter().any(|other| other.type_ == task.type_) {
-            return wrong(format!("it has two {:?} tasks after it; remove one", task.type_));
+            return Err(wrong_task(stage, format!("it has two {:?} tasks after it; remove one", task.type_)));
         }
     }
     for task in stage.before_stage_tasks.iter().chain(&stage.after_stage_tasks) {
         match (task.type_, task.wait()) {
             (StageTaskType::TimedWait, None | Some(Duration::ZERO)) => {
                 let given = task.wait_time.as_deref().unwrap_or_default();
-                return wrong(format!(
+                let what = format!(
                     "the waitTime {given:?} of its TimedWait is no time; write one such as 1h30m, or remove the task"
-                ));
+                );
+                return Err(wrong_task(stage, what));
             }
-            (StageTaskType::Approval, Some(_)) => return wrong("its Approval has a waitTime; remove it".into()),
+            (StageTaskType::Approval, Some(_)) => {
+                return Err(wrong_task(stage, "its Approval has a waitTime; remove it"));
+            }
             _ => {}
         }
     }
     Ok(())
+}
+
+fn wrong_task(stage: &Stage, what: impl Into<String>) -> StageError {
+    StageError::Task { stage: stage.name.clone(), what: what.into() }
 }

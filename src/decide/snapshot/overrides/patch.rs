@@ -53,14 +53,15 @@ fn operation(
     labels: &BTreeMap<String, String>,
 ) -> Result<json_patch::PatchOperation, String> {
     let at = PointerBuf::parse(patch.path.as_str()).map_err(|_| "the path is no JSON pointer".to_owned())?;
-    let value = || match &patch.value {
-        Some(value) => filled_in(&value.0, cluster, labels),
-        None => Ok(Value::Null),
+    let value = match &patch.value {
+        // A removal has no use for its value, so nothing in it can fail.
+        Some(value) if patch.op != PatchOperation::Remove => filled_in(&value.0, cluster, labels)?,
+        _ => Value::Null,
     };
     Ok(match patch.op {
-        PatchOperation::Add => json_patch::PatchOperation::Add(AddOperation { path: at, value: value()? }),
+        PatchOperation::Add => json_patch::PatchOperation::Add(AddOperation { path: at, value }),
         PatchOperation::Remove => json_patch::PatchOperation::Remove(RemoveOperation { path: at }),
-        PatchOperation::Replace => json_patch::PatchOperation::Replace(ReplaceOperation { path: at, value: value()? }),
+        PatchOperation::Replace => json_patch::PatchOperation::Replace(ReplaceOperation { path: at, value }),
     })
 }
 

@@ -8,9 +8,7 @@ use crate::status::work::{is_available, named};
 use model::id::ClusterName;
 use model::moment::moment;
 use model::progress::{ClusterProgress, GateProgress, ProgressState, StageProgress};
-use model::runs::{
-    ApprovalRules, ClusterPhase, DELETION_GATE, RunCluster, RunPhase, RunRecord, StagePhase, StageRecord,
-};
+use model::runs::{ApprovalRules, ClusterPhase, DELETION_GATE, RunPhase, RunRecord, StagePhase, StageRecord};
 
 /// Returns how many clusters of a stage are done.
 pub(super) fn done(stage: &StageRecord) -> usize {
@@ -26,18 +24,12 @@ pub(super) fn stages(
 ) -> Vec<StageProgress> {
     let gates = closed_gates(run);
     let removals = run.deletion.as_ref().filter(|stage| !stage.clusters.is_empty());
-    let told = |(stage, is_removal): (&StageRecord, bool)| {
+    let mut shown: Vec<StageProgress> = Vec::with_capacity(run.stages.len() + 1);
+    for stage in run.stages.iter().chain(removals) {
         let is_asked = asks(view.record, run);
         let gate = gates.iter().find(|gate| is_asked && gate.stage.name == stage.name && gate.is_approval());
-        let tasks = || stage.before.iter().chain(&stage.after);
-        let mut approved_by: Vec<String> = Vec::new();
-        for person in tasks().flat_map(|task| &task.approvals).map(|approval| &approval.by.name) {
-            if !approved_by.contains(person) {
-                approved_by.push(person.clone());
-            }
-        }
-        StageProgress {
-            name: if is_removal { DELETION_GATE.to_owned() } else { stage.name.clone() },
+        shown.push(StageProgress {
+            name: stage.name.clone(),
             state: stage_state(run, stage, way, gate.is_some()),
             message: message(run, stage, &gates),
             done: done(stage),
@@ -45,11 +37,29 @@ pub(super) fn stages(
             started_at: stage.started_at,
             ended_at: stage.ended_at,
             gate: gate.map(|gate| gate_progress(view, rules, run, gate)),
-            approved_by,
+            approved_by: approvers(stage),
             clusters: clusters(view, stage),
+        });
+    }
+    // Commands name the removals by their gate.
+    if removals.is_some()
+        && let Some(last) = shown.last_mut()
+    {
+        DELETION_GATE.clone_into(&mut last.name);
+    }
+    shown
+}
+
+/// Returns the names of those who approved the tasks of a stage, each once.
+fn approvers(stage: &StageRecord) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let approvals = stage.before.iter().chain(&stage.after).flat_map(|task| &task.approvals);
+    for person in approvals.map(|approval| &approval.by.name) {
+        if !names.contains(person) {
+            names.push(person.clone());
         }
-    };
-    run.stages.iter().map(|s| (s, false)).chain(removals.map(|s| (s, true))).map(told).collect()
+    }
+    names
 }
 
 fn stage_state(run: &RunRecord, stage: &StageRecord, way: &ProgressState, asks: bool) -> ProgressState {
@@ -58,6 +68,7 @@ fn stage_state(run: &RunRecord, stage: &StageRecord, way: &ProgressState, asks: 
     let is_over = run.phase.is_final();
     let is_stopped = matches!(run.phase, RunPhase::Stopping | RunPhase::Stopped);
     match stage.phase {
+        // A rollback takes back what finished stages delivered.
         StagePhase::Succeeded if is_taken_back => way.clone(),
         StagePhase::Succeeded => S::Done,
         StagePhase::Skipped => S::Skipped,
@@ -70,6 +81,7 @@ fn stage_state(run: &RunRecord, stage: &StageRecord, way: &ProgressState, asks: 
         StagePhase::Failed => S::Failed,
         StagePhase::Updating | StagePhase::WaitingAfter if run.phase == RunPhase::Halted => S::Failed,
         _ if is_stopped => S::Paused,
+        // Only one stage moves at a time: what the run waits for, it waits for there.
         StagePhase::Updating => match way {
             S::Waiting | S::Paused | S::WaitingForPerson => way.clone(),
             _ => S::Moving,
@@ -93,6 +105,7 @@ fn message(run: &RunRecord, stage: &StageRecord, gates: &[ClosedGate]) -> String
     let gates: Vec<String> = gates.chain(checks).collect();
     match stage.phase {
         StagePhase::Pending | StagePhase::Skipped | StagePhase::Succeeded => String::new(),
+        // Why it is halted explains more than how far it got.
         StagePhase::Updating | StagePhase::WaitingAfter if run.phase == RunPhase::Halted => run.message.clone(),
         StagePhase::Updating => clusters_summary(stage),
         StagePhase::Failed => run.message.clone(),
@@ -116,17 +129,18 @@ fn gate_progress(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, ga
 
 /// Returns the cluster lines of a stage: failed clusters, then those that move, then unreachable ones.
 fn clusters(view: &PlacementView, stage: &StageRecord) -> Vec<ClusterProgress> {
-    let ranked = |cluster: &RunCluster| match cluster.phase {
-        ClusterPhase::Failed => Some((0, ProgressState::Failed)),
-        ClusterPhase::Updating => Some((1, ProgressState::Moving)),
-        ClusterPhase::Deferred => Some((2, ProgressState::Waiting)),
-        ClusterPhase::Pending | ClusterPhase::Succeeded | ClusterPhase::Skipped => None,
-    };
-    let lines = stage.clusters.iter().filter_map(|cluster| {
-        let (order, how) = ranked(cluster)?;
-        Some((order, ClusterProgress { name: cluster.name.clone(), state: how, message: cluster.message.clone() }))
-    });
-    let mut lines = worst(lines.collect());
+    let mut lines = Vec::new();
+    for cluster in &stage.clusters {
+        let (rank, state) = match cluster.phase {
+            ClusterPhase::Failed => (0, ProgressState::Failed),
+            ClusterPhase::Updating => (1, ProgressState::Moving),
+            ClusterPhase::Deferred => (2, ProgressState::Waiting),
+            ClusterPhase::Pending | ClusterPhase::Succeeded | ClusterPhase::Skipped => continue,
+        };
+        let message = cluster.message.clone();
+        lines.push((rank, ClusterProgress { name: cluster.name.clone(), state, message }));
+    }
+    let mut lines = worst(lines);
     for line in &mut lines {
         let words = match (&line.state, view.offline(&line.name)) {
             (ProgressState::Waiting, offline) => {
@@ -134,6 +148,7 @@ fn clusters(view: &PlacementView, stage: &StageRecord) -> Vec<ClusterProgress> {
             }
             _ => blocked(view, &line.name),
         };
+        // The message of a failed cluster may name these objects already.
         if !words.is_empty() && !line.message.contains(&words) {
             let before = if line.message.is_empty() { String::new() } else { format!("{}: ", line.message) };
             line.message = format!("{before}{words}");

@@ -3,7 +3,8 @@
 use super::{Failure, PersonWait, RolloutState};
 use crate::status::placement::{PlacementView, why};
 use crate::status::staged_run::{
-    ClosedGate, active_run, approve_line, closed_gates, clusters_summary, command_name, current_stage, run_word,
+    ClosedGate, active_run, approve_line, closed_gates, clusters_summary, command_name, current_stage, message_or,
+    run_word,
 };
 use crate::status::work::listing;
 use model::api::annotations::STAGED_UPDATE_STRATEGY;
@@ -16,27 +17,31 @@ use model::runs::{
 pub(super) fn by_run(view: &PlacementView) -> Option<RolloutState> {
     let run = active_run(view.runs)?;
     let name = command_name(&run.placement, &run.name);
-    let waits = |words: &str| RolloutState::WaitingForPerson(PersonWait::Run(format!("run {name} {words}")));
-    let pause = || paused(view).map(RolloutState::WaitingForPerson);
-    let says = |otherwise: &str| if run.message.is_empty() { otherwise.to_owned() } else { run.message.clone() };
     Some(match run.phase {
         // It begins with the first cluster that is picked: until then there is nothing to do.
         RunPhase::Pending if run.without_clusters => return None,
         RunPhase::Pending if run.refused => {
-            RolloutState::Failed(Failure::RunRefused(format!("run {name}: {}", says("it cannot begin"))))
+            let why = message_or(run, "it cannot begin");
+            RolloutState::Failed(Failure::RunRefused(format!("run {name}: {why}")))
         }
         RunPhase::Halted => RolloutState::Failed(Failure::RunHalted(format!(
             "run {name} is halted: {}; gitfleet retry {}",
-            says("too many clusters failed"),
+            message_or(run, "too many clusters failed"),
             run_word(run, view.shared_name)
         ))),
-        RunPhase::Initialized => waits("is prepared and starts when its `state` says Run"),
-        RunPhase::Stopped if view.record.paused.is_some() => pause()?,
-        RunPhase::Stopped => waits("is stopped and continues when its `state` says Run"),
+        RunPhase::Initialized => waits_for_state(&name, "is prepared and starts"),
+        // A command ends a pause, and not the run's `state`.
+        RunPhase::Stopped if view.record.paused.is_some() => RolloutState::WaitingForPerson(paused(view)?),
+        RunPhase::Stopped => waits_for_state(&name, "is stopped and continues"),
         RunPhase::Waiting => at_gates(view, run, &name),
         RunPhase::Updating => moving(view, run).unwrap_or(RolloutState::Progressing),
-        _ => pause().unwrap_or(RolloutState::Progressing),
+        _ => paused(view).map_or(RolloutState::Progressing, RolloutState::WaitingForPerson),
     })
+}
+
+/// Returns the wait for somebody who lets a run move; `what` says how it stands, and what it does then.
+fn waits_for_state(run: &str, what: &str) -> RolloutState {
+    RolloutState::WaitingForPerson(PersonWait::Run(format!("run {run} {what} when its `state` says Run")))
 }
 
 /// Returns the wait for a resume, if somebody paused the placement.
@@ -52,23 +57,30 @@ pub(super) fn paused(view: &PlacementView) -> Option<PersonWait> {
 /// Only a run that somebody writes moves the placement: which one.
 pub fn way_out(view: &PlacementView, held: &HeldSnapshot) -> Result<String, String> {
     let is_written = view.is_external() && !view.record.annotations.contains_key(STAGED_UPDATE_STRATEGY);
-    let ended = |run: &RunRecord| {
-        matches!(run.cause, RunCause::Written { .. }) && run.phase.is_final() && run.snapshot() == Some(held.index)
-    };
-    if is_written && !view.runs.values().any(ended) {
+    if is_written && !view.runs.values().any(|run| has_ended_with(run, held.index)) {
         return Err(format!("a run with resourceSnapshotIndex {}", held.index));
     }
     Ok(format!("gitfleet retry {}", view.word()))
+}
+
+/// Tells whether a run that somebody wrote has ended, and was to a snapshot.
+fn has_ended_with(run: &RunRecord, snapshot: u64) -> bool {
+    matches!(run.cause, RunCause::Written { .. }) && run.phase.is_final() && run.snapshot() == Some(snapshot)
 }
 
 /// Returns why the newest snapshot is not rolled out, if it was rolled back or rejected.
 pub(super) fn held(view: &PlacementView) -> Option<Failure> {
     let held = view.record.held.as_ref()?;
     let newest = view.snapshot?;
-    let is_it = held.index == newest.index || held.hash == newest.hash;
-    let way = way_out(view, held).map_or_else(|run| run, |line| format!("`{line}`"));
-    let words = format!("snapshot {} is held until {way}: {}", held.index, held.why);
-    is_it.then_some(Failure::Held(words))
+    // What was held under an earlier index is held again when it comes back.
+    if held.index != newest.index && held.hash != newest.hash {
+        return None;
+    }
+    let way = match way_out(view, held) {
+        Ok(line) => format!("`{line}`"),
+        Err(run) => run,
+    };
+    Some(Failure::Held(format!("snapshot {} is held until {way}: {}", held.index, held.why)))
 }
 
 /// Returns the state at closed gates. An approval goes first: time passes meanwhile.
@@ -95,8 +107,12 @@ fn at_gates(view: &PlacementView, run: &RunRecord, name: &str) -> RolloutState {
 /// Tells whether checks hold as soon as their clusters have been available for long enough.
 fn only_time_is_left(checks: &ChecksRecord) -> bool {
     let is_healthy = checks.given.healthy_for.is_none() || checks.healthy_since.is_some();
-    let is_answered = |state: &MetricState| state.answer.is_some() && state.problem.is_none() && state.failed.is_none();
     is_healthy && checks.metrics().all(|(_, state)| state.is_some_and(is_answered))
+}
+
+/// Tells whether a check has an answer that is within its limits.
+fn is_answered(state: &MetricState) -> bool {
+    state.answer.is_some() && state.problem.is_none() && state.failed.is_none()
 }
 
 /// Returns what a stage waits for if nothing in it moves.
@@ -126,11 +142,11 @@ fn is_left(cluster: &RunCluster) -> bool {
 }
 
 fn deferred_message(view: &PlacementView, stage: &StageRecord, left: &[&RunCluster]) -> String {
-    let name = |cluster: &&RunCluster| match view.offline(&cluster.name) {
+    let names = left.iter().map(|cluster| match view.offline(&cluster.name) {
         Some(offline) => format!("{}{}", cluster.name, why(offline)),
         None => cluster.name.to_string(),
-    };
-    format!("stage {}, {}: {}", stage.name, clusters_summary(stage), listing(left.iter().map(name)))
+    });
+    format!("stage {}, {}: {}", stage.name, clusters_summary(stage), listing(names))
 }
 
 #[cfg(test)]
