@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::objects::stays;
 use super::{Pass, evaluate};
 use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, owes, reached, record_replies};
 use crate::rollout::{Health, Limits, MaxFailures, Readiness};
@@ -17,7 +18,7 @@ use model::journal::JournalKind;
 use model::overrides::PickedOverrides;
 use model::placement_phase::PhaseAct;
 use model::records::{Binding, BindingState, ClusterRecord};
-use model::runs::{ClusterPhase, RunCluster, RunPhase, RunRecord, StageRecord};
+use model::runs::{ClusterPhase, RunPhase, RunRecord};
 
 /// The health of a cluster without a binding.
 const UNTOLD: Health = Health {
@@ -110,12 +111,8 @@ impl Pass<'_> {
     /// Returns the clusters by stage that failed with the snapshot of a run in others that have succeeded or continue: they count until a person
     /// retries them. The newest of the runs that have a cluster says whether it failed.
     fn failed_elsewhere(&self, run: &RunRecord) -> BTreeMap<String, BTreeSet<ClusterName>> {
-        let counts = |other: &&RunRecord| {
-            let continues = other.phase == RunPhase::Succeeded || !other.phase.is_final();
-            other.name == run.name
-                || continues && other.sequence >= self.state.record.runs_from && other.snapshot() == run.snapshot()
-        };
-        let mut runs: Vec<&RunRecord> = self.state.runs.values().filter(counts).collect();
+        let runs = self.state.runs.values().filter(|other| self.shares_failures(run, other));
+        let mut runs: Vec<&RunRecord> = runs.collect();
         runs.sort_unstable_by_key(|run| Reverse(run.sequence));
         let mut failed: BTreeMap<String, BTreeSet<ClusterName>> = BTreeMap::new();
         let mut known: BTreeSet<&ClusterName> = BTreeSet::new();
@@ -129,6 +126,15 @@ impl Pass<'_> {
             }
         }
         failed
+    }
+
+    /// Tells whether clusters that failed in another run also count for a run.
+    fn shares_failures(&self, run: &RunRecord, other: &RunRecord) -> bool {
+        if other.name == run.name {
+            return true;
+        }
+        let has_failed = other.phase.is_final() && other.phase != RunPhase::Succeeded;
+        !has_failed && other.sequence >= self.state.record.runs_from && other.snapshot() == run.snapshot()
     }
 
     /// Returns the ended runs that answer for clusters, or do not know yet that a newer run does, newest first; each with the
@@ -153,14 +159,16 @@ impl Pass<'_> {
         let Some(newer) = self.active_run().filter(|newer| newer.sequence > run.sequence) else {
             return BTreeSet::new();
         };
-        let is_in =
-            |stage: &StageRecord, name: &ClusterName| stage.clusters.iter().any(|cluster| cluster.name == *name);
-        let deferred = run.stages.iter().flat_map(|stage| stage.clusters.iter().map(move |cluster| (stage, cluster)));
-        let deferred = deferred.filter(|(_, cluster)| cluster.phase == ClusterPhase::Deferred);
-        let is_elsewhere = |(stage, cluster): &(&StageRecord, &RunCluster)| {
-            newer.stages.iter().any(|other| other.name != stage.name && is_in(other, &cluster.name))
-        };
-        deferred.filter(is_elsewhere).map(|(_, cluster)| cluster.name.clone()).collect()
+        let mut elsewhere = BTreeSet::new();
+        for stage in &run.stages {
+            for cluster in stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Deferred) {
+                let mut others = newer.stages.iter().filter(|other| other.name != stage.name);
+                if others.any(|other| other.clusters.iter().any(|known| known.name == cluster.name)) {
+                    elsewhere.insert(cluster.name.clone());
+                }
+            }
+        }
+        elsewhere
     }
 
     /// Returns the limits of runs: an object whose health cannot be tracked counts as available immediately.
@@ -188,6 +196,7 @@ impl Pass<'_> {
             if !note.message.is_empty() {
                 facts["message"] = json!(note.message);
             }
+            // An approval names the digest of what it covers.
             if note.event == JournalKind::ApprovalRequested {
                 self.describe_request(&run, note.stage.as_deref(), &mut facts);
             }
@@ -202,8 +211,12 @@ impl Pass<'_> {
             }
         }
         for cluster in &step.remove {
-            let left_over = |b: &&Binding| b.cluster == *cluster && b.state == BindingState::Unscheduled && !b.deleting;
-            let Some(name) = self.state.bindings().find(left_over).map(|b| b.name.clone()) else { continue };
+            // A cluster that is picked again has another binding, which stays.
+            let left_over = self
+                .state
+                .bindings()
+                .find(|b| b.cluster == *cluster && b.state == BindingState::Unscheduled && !b.deleting);
+            let Some(name) = left_over.map(|b| b.name.clone()) else { continue };
             self.remove(&name);
         }
         self.state.runs.insert(run);
@@ -220,9 +233,9 @@ impl Pass<'_> {
     /// Returns the binding names of clusters: of the picked bindings that are not being removed.
     fn speaking(&self, of: &[ClusterName]) -> BTreeMap<ClusterName, String> {
         let of: BTreeSet<&ClusterName> = of.iter().collect();
-        let speaks = |b: &&Binding| !b.deleting && b.state != BindingState::Unscheduled && of.contains(&b.cluster);
+        let speaking = self.state.bindings().filter(|b| stays(b) && of.contains(&b.cluster));
         // If a cluster has several, the first by name counts.
-        self.state.bindings().filter(speaks).rev().map(|b| (b.cluster.clone(), b.name.clone())).collect()
+        speaking.rev().map(|b| (b.cluster.clone(), b.name.clone())).collect()
     }
 
     /// Returns the observed state of a run's clusters. The clusters in `taken` belong to a newer run.
@@ -236,14 +249,15 @@ impl Pass<'_> {
         let mut works = Along::new(&self.state.works);
         let mut records = Along::new(&self.fleet.records);
         let mut next = 0;
-        let see = |cluster: &RunCluster| {
+        let mut all = Vec::new();
+        for cluster in clusters {
             if bindings.get(next).is_none_or(|binding| binding.cluster != cluster.name) {
                 next = bindings.partition_point(|binding| binding.cluster < cluster.name);
             }
             let count = bindings[next..].iter().take_while(|binding| binding.cluster == cluster.name).count();
             let of = &bindings[next..next + count];
             next += count;
-            let speaking = of.iter().find(|b| !b.deleting && b.state != BindingState::Unscheduled);
+            let speaking = of.iter().find(|b| stays(b));
             let binding = speaking.or(of.first());
             let work = works.get(&cluster.name).map(AsRef::as_ref);
             let answers = records.get(&cluster.name).is_some_and(ClusterRecord::answers);
@@ -286,9 +300,9 @@ impl Pass<'_> {
                     (None, _) => String::new(),
                 },
             };
-            (cluster.name.clone(), seen)
-        };
-        clusters.map(see).collect()
+            all.push((cluster.name.clone(), seen));
+        }
+        all.into_iter().collect()
     }
 
     /// Records what the last run brought once every cluster has it: some may have come back, or recovered, after the run ended. Where no
@@ -307,8 +321,7 @@ impl Pass<'_> {
     /// Returns the bindings of the clusters that a rollout updates: picked, not being removed, and not left out by the strategy.
     pub(super) fn updated(&self) -> impl Iterator<Item = &Binding> {
         let record = &self.state.record;
-        let is_updated = |b: &&Binding| b.state != BindingState::Unscheduled && !b.deleting && !record.ignores(b);
-        self.state.bindings().filter(is_updated)
+        self.state.bindings().filter(|b| stays(b) && !record.ignores(b))
     }
 
     /// Records the snapshot that is available on every picked cluster that runs update, if there is one, as the rollback
@@ -317,13 +330,7 @@ impl Pass<'_> {
         let Some(index) = self.updated().next().and_then(|binding| binding.snapshot) else { return };
         let Ok(limits) = self.limits() else { return };
         let limits = Limits { unavailable_period: Duration::ZERO, ..limits };
-        let is_right = |b: &Binding| {
-            let work = self.state.works.get(&b.cluster).map(AsRef::as_ref);
-            let health = evaluate(b, work, &self.state.others.taking_over, None, &limits, self.now);
-            let ready = health.ready == Readiness::Ready;
-            b.state == BindingState::Bound && b.snapshot == Some(index) && ready
-        };
-        if !self.updated().all(is_right) {
+        if !self.updated().all(|binding| self.is_available_with(binding, index, &limits)) {
             return;
         }
         if self.state.record.last_succeeded != Some(index) {
@@ -332,18 +339,32 @@ impl Pass<'_> {
         }
         self.keep_succeeded(index);
     }
+
+    /// Tells whether a cluster is bound to a snapshot and available with it.
+    fn is_available_with(&self, binding: &Binding, snapshot: u64, limits: &Limits) -> bool {
+        if binding.state != BindingState::Bound || binding.snapshot != Some(snapshot) {
+            return false;
+        }
+        let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
+        let health = evaluate(binding, work, &self.state.others.taking_over, None, limits, self.now);
+        health.ready == Readiness::Ready
+    }
 }
 
 /// Tells whether an ended run still has work to do on any of these clusters.
 fn expects_any(run: &RunRecord, of: impl Fn(&ClusterName) -> bool) -> bool {
-    let expects = |phase: ClusterPhase| match phase {
+    let mut clusters = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
+    clusters.any(|cluster| expects(run, cluster.phase) && of(&cluster.name))
+}
+
+/// Tells whether an ended run still has work to do on a cluster in a phase.
+fn expects(run: &RunRecord, phase: ClusterPhase) -> bool {
+    match phase {
         ClusterPhase::Deferred | ClusterPhase::Updating => true,
         // A retry after the run succeeded. Clusters that had not started when a run ended in another way never start.
         ClusterPhase::Pending => run.phase == RunPhase::Succeeded,
         ClusterPhase::Succeeded | ClusterPhase::Failed | ClusterPhase::Skipped => false,
-    };
-    let mut clusters = run.stages.iter().chain(&run.deletion).flat_map(|stage| &stage.clusters);
-    clusters.any(|cluster| expects(cluster.phase) && of(&cluster.name))
+    }
 }
 
 /// Returns why a binding failed, in the member's words if it gave any.

@@ -1,25 +1,26 @@
 //! Halted runs that begin again, because git has other inputs for them than they were prepared with.
 
 use super::Pass;
+use super::strategies::Strategy;
 use model::api::annotations::STAGED_UPDATE_STRATEGY;
-use model::id::ClusterName;
 use model::placement_phase::PhaseAct;
-use model::records::BindingState;
-use model::runs::{ClusterPhase, RunCause, RunCluster, RunPhase, RunRecord, StageRecord};
+use model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StageRecord};
 
 impl Pass<'_> {
     /// Starts a halted run again, through the same stages with closed gates, when git has other overrides, labels, apply strategy or
     /// stages for it than it was prepared with: its failure may be about them.
     pub(super) fn begin_repaired_run(&mut self) {
         let Some(run) = self.active_run().filter(|run| run.phase == RunPhase::Halted) else { return };
-        let is_waiting = |other: &RunRecord| other.frozen.is_none() && !other.phase.is_final();
-        if self.state.runs.values().any(is_waiting) || !self.state.record.permits(PhaseAct::BeginRuns) {
+        let is_any_waiting = self.state.runs.values().any(|other| other.frozen.is_none() && !other.phase.is_final());
+        if is_any_waiting || !self.state.record.permits(PhaseAct::BeginRuns) {
             return;
         }
         let Some(index) = run.snapshot().filter(|index| self.is_prepared_otherwise(run, *index)) else { return };
         let run = run.clone();
         match &run.cause {
+            // It returns clusters to inputs of the past, which no commit changes.
             RunCause::Rollback { .. } => {}
+            // Its document names it, so it keeps its name.
             RunCause::Written { .. } => {
                 let why = "git has other overrides, apply strategy or stages for it by now: it begins again";
                 self.end_run(&run.name, RunPhase::Superseded, why);
@@ -48,21 +49,19 @@ impl Pass<'_> {
             _ => &run.strategy,
         };
         let Some(strategy) = self.fleet.staged.strategy(&self.state.record.key, named) else { return false };
-        let has_other_checks = |stage: &StageRecord| {
-            let given = stage.checks.as_ref().map(|checks| &checks.given);
-            given != strategy.checks.get(&stage.name)
-        };
+        let clusters = run.stages.iter().flat_map(|stage| &stage.clusters);
+        let open = clusters.filter(|c| !matches!(c.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped));
         // One that has left tells nothing: its labels are gone.
-        let stays = |name: &ClusterName| {
-            self.state.bindings().any(|b| b.cluster == *name && !b.deleting && b.state != BindingState::Unscheduled)
-        };
-        let is_open = |cluster: &&RunCluster| {
-            !matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Skipped) && stays(&cluster.name)
-        };
-        let mut clusters = run.stages.iter().flat_map(|stage| &stage.clusters).filter(is_open);
+        let mut open = open.filter(|cluster| self.is_picked(&cluster.name));
         frozen.apply_strategy != self.wanted_apply_strategy(snapshot)
             || frozen.strategy != strategy.spec
-            || run.stages.iter().any(has_other_checks)
-            || clusters.any(|cluster| cluster.overrides != self.desired_overrides(&cluster.name, snapshot))
+            || run.stages.iter().any(|stage| has_other_checks(stage, strategy))
+            || open.any(|cluster| cluster.overrides != self.desired_overrides(&cluster.name, snapshot))
     }
+}
+
+/// Tells whether a strategy has other checks for a stage than the stage began with.
+fn has_other_checks(stage: &StageRecord, strategy: &Strategy) -> bool {
+    let given = stage.checks.as_ref().map(|checks| &checks.given);
+    given != strategy.checks.get(&stage.name)
 }

@@ -13,7 +13,7 @@ use model::api::placement::{ApplyStrategy, PlacementPolicy};
 use model::id::{ClusterName, Digest};
 use model::journal::JournalKind;
 use model::overrides::{OverrideKey, OverrideRef, PickedOverrides};
-use model::records::{BindingState, HeldInputs, HeldSnapshot, SharedOverrides, SucceededState};
+use model::records::{HeldInputs, HeldSnapshot, SharedOverrides, SucceededState};
 use model::runs::{RunCause, RunRecord};
 
 /// States that are kept for rollbacks, beside the limit of snapshots.
@@ -92,10 +92,9 @@ impl Pass<'_> {
             return Some(had.clone());
         }
         let then: BTreeMap<&OverrideKey, &OverrideRef> = back.override_refs().map(|id| (&id.key, id)).collect();
-        let as_then = |ids: &[OverrideRef]| ids.iter().filter_map(|id| Some((*then.get(&id.key)?).clone())).collect();
         let mut picked = PickedOverrides {
-            cluster: as_then(&today.cluster),
-            namespaced: as_then(&today.namespaced),
+            cluster: as_then(&today.cluster, &then),
+            namespaced: as_then(&today.namespaced, &then),
             ..today.clone()
         };
         // Labels are recorded only with overrides: the store omits a value without any.
@@ -113,8 +112,8 @@ impl Pass<'_> {
     /// Returns the last state that had succeeded everywhere and that differs from what clusters have of a snapshot: in its snapshot, or in
     /// overrides, apply strategy or policy alone. From the records, since a command on a store knows no more.
     pub fn last_other_state(&self, snapshot: u64) -> Option<&SucceededState> {
-        let is_other = |state: &&SucceededState| state.snapshot != snapshot || !self.is_held_now(state);
-        self.state.record.succeeded.iter().rev().find(is_other)
+        let mut newest_first = self.state.record.succeeded.iter().rev();
+        newest_first.find(|state| state.snapshot != snapshot || !self.is_held_now(state))
     }
 
     /// Returns the last state with a snapshot that had succeeded everywhere.
@@ -125,7 +124,7 @@ impl Pass<'_> {
     /// Tells whether clusters have the overrides and apply strategy of a state, and are picked by its policy.
     fn is_held_now(&self, state: &SucceededState) -> bool {
         let none = PickedOverrides::default();
-        let mut picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
+        let mut picked = self.state.bindings().filter(|b| stays(b));
         state.policy == self.state.record.spec.policy
             && picked.all(|binding| {
                 binding.apply_strategy == state.apply_strategy
@@ -136,51 +135,58 @@ impl Pass<'_> {
     /// Returns what the accepted commit has otherwise than what a rollback returned to.
     fn inputs_today(&self, snapshot: u64, back: &SucceededState) -> HeldInputs {
         let spec = &self.state.record.spec;
-        let digests = |ids: &mut dyn Iterator<Item = &OverrideRef>| -> BTreeMap<String, Digest> {
-            ids.filter_map(|id| Some((text_of(&id.key), self.fleet.overrides.effect(id)?))).collect()
-        };
-        let picked = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled && !b.deleting);
+        let picked = self.state.bindings().filter(|b| stays(b));
         let picked: BTreeMap<&ClusterName, PickedOverrides> =
             picked.map(|b| (&b.cluster, self.picked_today(&b.cluster, snapshot))).collect();
-        let today = digests(&mut picked.values().flat_map(PickedOverrides::ids));
-        let then = digests(&mut back.override_refs());
+        let today = self.effects(picked.values().flat_map(PickedOverrides::ids));
+        let then = self.effects(back.override_refs());
         let keys: BTreeSet<&String> = today.keys().chain(then.keys()).collect();
         let other = keys.into_iter().filter(|key| today.get(*key) != then.get(*key));
         let strategy = spec.strategy.apply_strategy.clone().unwrap_or_default();
         let none = PickedOverrides::default();
-        let differing = |(cluster, today): (&&ClusterName, &PickedOverrides)| {
-            let today = read_of(today);
-            let is_other = read_of(back.overrides_of(cluster).unwrap_or(&none)) != today;
-            is_other.then(|| ((*cluster).clone(), today))
-        };
+        let mut clusters = BTreeMap::new();
+        for (cluster, today) in picked {
+            let today = read_of(&today);
+            if read_of(back.overrides_of(cluster).unwrap_or(&none)) != today {
+                clusters.insert(cluster.clone(), today);
+            }
+        }
         HeldInputs {
             overrides: other.map(|key| (key.clone(), today.get(key).cloned())).collect(),
             apply_strategy: (strategy != back.apply_strategy).then(|| digest_of(&strategy)),
             policy: (spec.policy != back.policy).then(|| digest_of(&spec.policy)),
-            clusters: picked.iter().filter_map(differing).collect(),
+            clusters,
         }
+    }
+
+    /// Returns the digests of what overrides do, by their names.
+    fn effects<'i>(&self, ids: impl Iterator<Item = &'i OverrideRef>) -> BTreeMap<String, Digest> {
+        ids.filter_map(|id| Some((text_of(&id.key), self.fleet.overrides.effect(id)?))).collect()
     }
 
     /// Tells whether the accepted commit has something else for what a rollback took back beside content.
     fn has_other_inputs(&self, snapshot: u64, held: &HeldInputs) -> bool {
         let spec = &self.state.record.spec;
-        let digest = |id: &OverrideRef| Some((text_of(&id.key), self.fleet.overrides.effect(id)?));
-        let today: BTreeMap<String, Digest> = self.candidate_ids(snapshot).filter_map(digest).collect();
-        let is_changed = |(key, known): (&String, &Option<Digest>)| match known {
+        let today = self.effects(self.candidate_ids(snapshot));
+        let is_any_changed = held.overrides.iter().any(|(key, known)| match known {
             // Under another name it does the same.
             Some(known) => !today.values().any(|digest| digest == known),
             None => today.contains_key(key),
-        };
-        let is_other =
-            |known: &Option<Digest>, today: &dyn Fn() -> Digest| known.as_ref().is_some_and(|known| *known != today());
-        let is_picked = |cluster: &ClusterName| self.state.bindings().any(|b| b.cluster == *cluster && stays(b));
-        let reads_other = |(cluster, known): (&ClusterName, &Digest)| {
-            is_picked(cluster) && read_of(&self.picked_today(cluster, snapshot)) != *known
-        };
-        held.overrides.iter().any(is_changed)
-            || held.clusters.iter().any(reads_other)
-            || is_other(&held.apply_strategy, &|| digest_of(&spec.strategy.apply_strategy.clone().unwrap_or_default()))
-            || is_other(&held.policy, &|| digest_of(&spec.policy))
+        });
+        if is_any_changed {
+            return true;
+        }
+        for (cluster, known) in &held.clusters {
+            if self.is_picked(cluster) && read_of(&self.picked_today(cluster, snapshot)) != *known {
+                return true;
+            }
+        }
+        if let Some(known) = &held.apply_strategy
+            && *known != digest_of(&spec.strategy.apply_strategy.clone().unwrap_or_default())
+        {
+            return true;
+        }
+        held.policy.as_ref().is_some_and(|known| *known != digest_of(&spec.policy))
     }
 
     /// Holds a snapshot, so that no automatic rollout delivers it again. A newer held snapshot stays held: leaving the target
@@ -200,8 +206,8 @@ impl Pass<'_> {
     pub(super) fn brings_held(&self, run: &RunRecord) -> bool {
         let held = self.state.record.held.as_ref().filter(|held| held.inputs.is_none());
         let is_automatic = matches!(run.cause, RunCause::Snapshot | RunCause::FollowUp { .. });
-        let is_it = |held: &HeldSnapshot| run.wanted_snapshot.is_some_and(|index| self.are_alike(index, held.index));
-        is_automatic && held.is_some_and(is_it)
+        let brings = held.zip(run.wanted_snapshot);
+        is_automatic && brings.is_some_and(|(held, index)| self.are_alike(index, held.index))
     }
 
     /// Holds a snapshot that is rolled back, and returns with its target to the overrides, apply strategy and policy of then. Where these
@@ -220,42 +226,53 @@ impl Pass<'_> {
         // A command on a store does not know them: the next decision notes them.
         let inputs = is_alike.then(HeldInputs::default);
         if let Some(held) = self.state.record.held.as_mut().filter(|held| held.index == index) {
-            (held.returns, held.inputs) = (true, inputs);
+            held.returns = true;
+            held.inputs = inputs;
         }
         self.state.record.back = back;
     }
 
     /// Tells whether two snapshots have the same content: a rollback from one does not go to the other.
     pub fn are_alike(&self, one: u64, other: u64) -> bool {
-        let hash = |index: u64| self.state.snapshots.get(&index).map(|snapshot| &snapshot.hash);
-        one == other || hash(one).is_some_and(|one| Some(one) == hash(other))
+        if one == other {
+            return true;
+        }
+        let snapshots = &self.state.snapshots;
+        snapshots.get(&one).zip(snapshots.get(&other)).is_some_and(|(one, other)| one.hash == other.hash)
     }
 
     /// Ends a hold, and the rollback with it, when the content gets a different digest, or what was rolled back beside it changes.
     pub(super) fn release_held(&mut self) {
         let newest = self.state.newest().map(|newest| (newest.index, newest.hash.clone()));
         let index = newest.as_ref().map(|(index, _)| *index).filter(|index| self.state.payloads.contains_key(index));
-        let is_unknown = |held: &HeldSnapshot| held.inputs.as_ref().is_some_and(HeldInputs::is_unknown);
+        // A command on a store does not know what the accepted commit has: noted with the next decision.
+        let inputs = self.state.record.held.as_ref().and_then(|held| held.inputs.as_ref());
         if let (Some(index), Some(back)) = (index, self.state.record.back.clone())
-            && self.state.record.held.as_ref().is_some_and(is_unknown)
+            && inputs.is_some_and(HeldInputs::is_unknown)
         {
             let today = self.inputs_today(index, &back);
             if let Some(inputs) = self.state.record.held.as_mut().and_then(|held| held.inputs.as_mut()) {
                 *inputs = today;
             }
         }
-        let is_over = |held: &HeldSnapshot| match &newest {
+        let is_over = self.state.record.held.as_ref().is_some_and(|held| match &newest {
             Some((_, hash)) if *hash != held.hash => true,
             Some(_) => held.inputs.as_ref().zip(index).is_some_and(|(held, index)| self.has_other_inputs(index, held)),
             None => true,
-        };
-        if self.state.record.held.as_ref().is_some_and(is_over) {
+        });
+        if is_over {
             self.state.record.held = None;
         }
         if self.state.record.held.is_none() {
-            (self.state.record.back, self.state.record.goal) = (None, None);
+            self.state.record.back = None;
+            self.state.record.goal = None;
         }
     }
+}
+
+/// Returns those of some overrides that there were then, as they were.
+fn as_then(today: &[OverrideRef], then: &BTreeMap<&OverrideKey, &OverrideRef>) -> Vec<OverrideRef> {
+    today.iter().filter_map(|id| then.get(&id.key).copied().cloned()).collect()
 }
 
 /// Returns the digest of what overrides and renderings read of a cluster.

@@ -11,7 +11,7 @@ use model::along::Along;
 use model::api::condition::{Condition, ConditionStatus, set_condition};
 use model::conditions::{ConditionType, Reason};
 use model::overrides::{OverrideRef, PickedOverrides};
-use model::records::{Binding, BindingState, ClusterRecord};
+use model::records::{BindingState, ClusterRecord};
 use model::variants::described;
 
 impl Pass<'_> {
@@ -48,10 +48,10 @@ impl Pass<'_> {
 
     /// Records, for each binding with overrides, whether its objects can be rendered.
     fn evaluate_overrides(&mut self) {
-        let is_concerned = |b: &&Binding| !b.deleting && b.state != BindingState::Scheduled && !b.overrides.is_empty();
         let mut newly_made = NewlyMade::new();
         let mut changes = Vec::new();
-        for binding in self.state.bindings().filter(is_concerned) {
+        let bound = self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Scheduled);
+        for binding in bound.filter(|b| !b.overrides.is_empty()) {
             let Some(snapshot) = binding.snapshot else { continue };
             let objects = self.objects(&binding.cluster, snapshot, &binding.overrides, &mut newly_made);
             let (status, reason, message) = match objects {

@@ -10,7 +10,7 @@ use model::api::condition::{Condition, ConditionStatus};
 use model::api::eviction::{DisruptionBudgetSpec, EvictionSpec};
 use model::api::object::{Object, without_nulls};
 use model::api::table::PLACEMENT_GROUP;
-use model::conditions::{ConditionType, Reason};
+use model::conditions::ConditionType;
 use model::id::{ClusterName, PlacementKey};
 use model::manifest::Manifest;
 use model::records::{Binding, EvictionRecord, PlacementRecord};
@@ -39,16 +39,15 @@ impl Disruptions {
     pub fn of(tree: &Tree) -> Self {
         let mut disruptions = Self::default();
         for manifest in tree.inputs.iter().filter(|manifest| manifest.id.group == PLACEMENT_GROUP) {
-            let name = || manifest.id.name.clone();
             match manifest.id.kind.as_str() {
                 "ClusterResourcePlacementEviction" => {
                     let Some(spec) = read::<EvictionSpec>(manifest) else { continue };
                     let of = disruptions.evictions.entry(spec.placement_name).or_default();
-                    of.insert(name(), ClusterName::new(spec.cluster_name.as_str()));
+                    of.insert(manifest.id.name.clone(), ClusterName::new(spec.cluster_name.as_str()));
                 }
                 "ClusterResourcePlacementDisruptionBudget" => {
                     let Some(spec) = read::<DisruptionBudgetSpec>(manifest) else { continue };
-                    disruptions.budgets.insert(name(), spec);
+                    disruptions.budgets.insert(manifest.id.name.clone(), spec);
                 }
                 _ => {}
             }
@@ -58,13 +57,17 @@ impl Disruptions {
 
     /// Returns the placements whose evictions or budgets differ from `other`.
     pub fn differing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = PlacementKey> + 'a {
-        let named = |disruptions: &'a Self| disruptions.evictions.keys().chain(disruptions.budgets.keys());
-        let all: BTreeSet<&String> = named(self).chain(named(other)).collect();
-        let is_other = |name: &&String| {
+        let all: BTreeSet<&String> = self.placements().chain(other.placements()).collect();
+        let differing = all.into_iter().filter(|name| {
             self.evictions.get(*name) != other.evictions.get(*name)
                 || self.budgets.get(*name) != other.budgets.get(*name)
-        };
-        all.into_iter().filter(is_other).map(PlacementKey::cluster_scoped)
+        });
+        differing.map(PlacementKey::cluster_scoped)
+    }
+
+    /// Returns the names of the placements that have evictions or a budget; twice of those that have both.
+    fn placements(&self) -> impl Iterator<Item = &String> {
+        self.evictions.keys().chain(self.budgets.keys())
     }
 
     /// Evaluates new evictions of a placement one after the other, by name.
@@ -126,19 +129,15 @@ impl Disruptions {
 
 /// Source: KubeFleet, conditions of an eviction.
 fn conditions(verdict: &Verdict, now: Timestamp) -> Vec<Condition> {
-    let condition = |type_: ConditionType, holds: bool, reason: Reason| Condition {
-        type_,
-        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
-        reason,
-        message: verdict.message.clone(),
-        observed_generation: 1,
-        last_transition_time: now,
-    };
-    let valid = condition(ConditionType::Valid, verdict.valid, verdict.valid_reason());
+    let valid = (ConditionType::Valid, verdict.valid, verdict.valid_reason());
     let executed = verdict.executed.zip(verdict.executed_reason());
-    std::iter::once(valid)
-        .chain(executed.map(|(holds, reason)| condition(ConditionType::Executed, holds, reason)))
-        .collect()
+    let executed = executed.map(|(holds, reason)| (ConditionType::Executed, holds, reason));
+    let mut conditions = Vec::new();
+    for (type_, holds, reason) in std::iter::once(valid).chain(executed) {
+        let status = if holds { ConditionStatus::True } else { ConditionStatus::False };
+        conditions.push(Condition::new(type_, status, reason, verdict.message.clone(), 1, now));
+    }
+    conditions
 }
 
 /// Reads a document whose spec may be left out. One of a tree can be read: it was checked.

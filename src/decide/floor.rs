@@ -6,14 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::Pass;
+use super::follow_up::is_rollback;
+use super::objects::stays;
 use super::state::PlacementState;
-use model::api::staged::{Stage, StageTaskType};
+use model::api::staged::StageTaskType;
 use model::id::ClusterName;
 use model::journal::JournalKind;
 use model::overrides::PickedOverrides;
-use model::records::{Binding, BindingState, Pause};
+use model::records::{BindingState, Pause};
 use model::runs::{
-    ClusterPhase, Frozen, RunCause, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord, WantedBy, WhileEmpty,
+    ClusterPhase, Frozen, RunCluster, RunRecord, StagePhase, StageRecord, TaskRecord, WantedBy, WhileEmpty,
 };
 
 /// The actor of the pause when a placement no longer has stages.
@@ -47,7 +49,7 @@ impl Pass<'_> {
     /// configuration demands, and approvals that a cluster required in its last run and the strategy no longer has. The last are
     /// asked once.
     pub(super) fn keep_approvals(&mut self, run: &mut RunRecord, snapshot: u64) {
-        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
+        let is_rollback = is_rollback(run);
         // Clusters that get something nobody approved, with what protected them.
         let mut before = self.state.protections();
         let new = if is_rollback { BTreeSet::new() } else { self.unapproved(run, &before) };
@@ -102,9 +104,7 @@ impl Pass<'_> {
         new: &BTreeSet<ClusterName>,
         before: &BTreeMap<ClusterName, Protection>,
     ) {
-        let is_empty = |stage: &StageRecord| stage.clusters.is_empty() && has_tasks(stage);
-        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
-        if is_rollback || !run.stages.iter().any(is_empty) {
+        if is_rollback(run) || !run.stages.iter().any(has_only_tasks) {
             return;
         }
         let Some(frozen) = &run.frozen else { return };
@@ -123,7 +123,7 @@ impl Pass<'_> {
             }
         }
         let selected = self.selected_by_stages(frozen);
-        for (at, stage) in run.stages.iter_mut().enumerate().filter(|(_, stage)| is_empty(stage)) {
+        for (at, stage) in run.stages.iter_mut().enumerate().filter(|(_, stage)| has_only_tasks(stage)) {
             let any_new = lacks[at..].iter().any(|of| of.0);
             let any_lacking = lacks[at..].iter().any(|of| of.1);
             let fits = selected.contains(stage.name.as_str());
@@ -157,27 +157,26 @@ impl Pass<'_> {
 
     /// Returns the stages of a run's strategy that a cluster of the placement belongs to, or will when it has the Namespace.
     fn selected_by_stages<'a>(&self, frozen: &'a Frozen) -> BTreeSet<&'a str> {
-        let picked = self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled);
+        let picked = self.state.bindings().filter(|b| stays(b));
         let clusters = picked.map(|binding| &binding.cluster).chain(self.state.others.awaited.keys());
         clusters.filter_map(|cluster| self.stage_of(frozen, cluster)).collect()
     }
 
     fn stage_of<'a>(&self, frozen: &'a Frozen, cluster: &ClusterName) -> Option<&'a str> {
         let labels = &self.fleet.clusters.get(cluster.as_str())?.labels;
-        let selects = |stage: &&Stage| stage.label_selector.as_ref().is_some_and(|selector| selector.matches(labels));
-        frozen.strategy.stages.iter().find(selects).map(|stage| stage.name.as_str())
+        let stage = frozen.strategy.stages.iter().find(|stage| {
+            let selector = stage.label_selector.as_ref();
+            selector.is_some_and(|selector| selector.matches(labels))
+        });
+        stage.map(|stage| stage.name.as_str())
     }
 
     /// Returns what clusters run of a snapshot, by stage: its overrides, where snapshot and apply strategy are those of a run.
     fn running<'a>(&'a self, frozen: &'a Frozen) -> BTreeSet<(Option<&'a str>, &'a PickedOverrides)> {
-        let has_it = |b: &&Binding| {
-            b.state == BindingState::Bound
-                && !b.deleting
-                && b.snapshot == Some(frozen.snapshot)
-                && b.apply_strategy == frozen.apply_strategy
-        };
-        let having = self.state.bindings().filter(has_it);
-        having.map(|binding| (self.stage_of(frozen, &binding.cluster), &binding.overrides)).collect()
+        let bound = self.state.bindings().filter(|b| b.state == BindingState::Bound && !b.deleting);
+        let same =
+            bound.filter(|b| b.snapshot == Some(frozen.snapshot)).filter(|b| b.apply_strategy == frozen.apply_strategy);
+        same.map(|binding| (self.stage_of(frozen, &binding.cluster), &binding.overrides)).collect()
     }
 
     /// Tells whether an approval covers what a cluster gets: its stage runs the same, or the gates before its stage were opened for it. Where
@@ -193,25 +192,19 @@ impl Pass<'_> {
         if running.contains(&(self.stage_of(frozen, &cluster.name), &cluster.overrides)) {
             return true;
         }
-        let is_of = |run: &&RunRecord| {
-            counts(run)
-                && run
-                    .frozen
-                    .as_ref()
-                    .is_some_and(|of| (of.snapshot, &of.apply_strategy) == (frozen.snapshot, &frozen.apply_strategy))
-        };
-        // A stage that was skipped, because its clusters had left, opened no gate.
-        let had = |stage: &&StageRecord| stage.phase.is_reached() && stage.phase != StagePhase::Skipped;
-        let opened_for_it = |of: &StageRecord| {
-            // The approval did not name a cluster that had left. In the same stage it is like a cluster that joins; in another it is not.
-            let was_asked_for = |known: &RunCluster| of.name == stage.name || !left_before_its_turn(known);
-            let is_it = |known: &RunCluster| (&known.name, &known.overrides) == (&cluster.name, &cluster.overrides);
-            of.clusters.iter().any(|known| is_it(known) && was_asked_for(known))
-        };
-        self.state.runs.values().filter(is_of).any(|run| {
-            let opened = run.stages.iter().filter(had).any(opened_for_it);
-            opened && (!asks || was_asked(run, &cluster.name))
-        })
+        for run in self.state.runs.values().filter(|run| counts(run)) {
+            let Some(known) = &run.frozen else { continue };
+            if known.snapshot != frozen.snapshot || known.apply_strategy != frozen.apply_strategy {
+                continue;
+            }
+            // A stage that was skipped, because its clusters had left, opened no gate.
+            let mut opened = run.stages.iter().filter(|of| of.phase.is_reached() && of.phase != StagePhase::Skipped);
+            let is_opened = opened.any(|of| was_opened_for(of, stage, cluster));
+            if is_opened && (!asks || was_asked(run, &cluster.name)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Remembers the approvals of a run that goes, for clusters that have been in no run since. Also for those that left the placement or
@@ -223,9 +216,9 @@ impl Pass<'_> {
         let since: BTreeSet<&ClusterName> = clusters.map(|cluster| &cluster.name).collect();
         // Of clusters that were ever there: what is remembered grows no further than the records of them.
         let records = &self.fleet.records;
-        let is_last = |cluster: &ClusterName| records.contains_key(cluster) && !since.contains(cluster);
         let asked = asked(run).into_iter().map(|(name, asked)| (name, asked.approvals));
-        let asked: Vec<_> = asked.filter(|(name, count)| *count > 0 && is_last(name)).collect();
+        let asked = asked.filter(|(name, count)| *count > 0 && records.contains_key(name) && !since.contains(name));
+        let asked: Vec<_> = asked.collect();
         self.state.record.asked_before.extend(asked);
     }
 
@@ -233,8 +226,10 @@ impl Pass<'_> {
     pub(super) fn pause_without_stages(&mut self) {
         let from = self.state.record.runs_from;
         // Not the newest run alone: it may only wait.
-        let asked = |run: &RunRecord| asked(run).values().any(|asked| asked.approvals > 0);
-        let was_asked = self.state.runs.values().any(|run| counts(run) && run.sequence >= from && asked(run));
+        let was_asked = self.state.runs.values().any(|run| {
+            let is_compared = counts(run) && run.sequence >= from;
+            is_compared && asked(run).values().any(|asked| asked.approvals > 0)
+        });
         let record = &mut self.state.record;
         let was_asked = was_asked || !record.asked_before.is_empty();
         // It pauses once: resuming it counts as consent.
@@ -258,7 +253,7 @@ impl Pass<'_> {
     /// Returns why a placement without stages may not roll out, if the configuration demands an approval for one of its
     /// clusters.
     pub(super) fn lacks_stages(&self) -> Option<String> {
-        let mut picked = self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled);
+        let mut picked = self.state.bindings().filter(|b| stays(b));
         let cluster = &picked.find(|binding| self.fleet.floor.asks_for(binding.cluster.as_str()))?.cluster;
         Some(format!(
             "the configuration (policy.clusters) wants an approval before {cluster}, and this placement is not rolled out by \
@@ -287,7 +282,7 @@ impl PlacementState {
 
 /// Tells whether later runs are compared with a run.
 fn counts(run: &RunRecord) -> bool {
-    run.frozen.is_some() && !matches!(run.cause, RunCause::Rollback { .. })
+    run.frozen.is_some() && !is_rollback(run)
 }
 
 fn has_approval(tasks: &[TaskRecord]) -> bool {
@@ -296,19 +291,29 @@ fn has_approval(tasks: &[TaskRecord]) -> bool {
 
 /// Tells whether an approval stood before a cluster of a run. A stage without clusters had no effective approval.
 fn was_asked(run: &RunRecord, cluster: &ClusterName) -> bool {
-    let is_in = |stage: &StageRecord| stage.clusters.iter().any(|known| known.name == *cluster);
-    let Some(at) = run.stages.iter().position(is_in) else { return false };
+    let mut stages = run.stages.iter();
+    let at = stages.position(|stage| stage.clusters.iter().any(|known| known.name == *cluster));
+    let Some(at) = at else { return false };
     let mut earlier = run.stages[..at].iter().filter(|stage| !stage.clusters.is_empty() || stage.while_empty.is_some());
     has_approval(&run.stages[at].before)
         || earlier.any(|stage| has_approval(&stage.before) || has_approval(&stage.after))
+}
+
+/// Tells whether the gates of a stage that a run reached were opened for what a cluster gets in a stage.
+fn was_opened_for(reached: &StageRecord, stage: &StageRecord, cluster: &RunCluster) -> bool {
+    let mut same = reached.clusters.iter().filter(|of| of.name == cluster.name && of.overrides == cluster.overrides);
+    // The approval did not name a cluster that had left. In the same stage it is like a cluster that joins; in another it is not.
+    same.any(|known| reached.name == stage.name || !left_before_its_turn(known))
 }
 
 fn left_before_its_turn(cluster: &RunCluster) -> bool {
     cluster.phase == ClusterPhase::Skipped && cluster.started_at.is_none()
 }
 
-fn has_tasks(stage: &StageRecord) -> bool {
-    !stage.before.is_empty() || !stage.after.is_empty() || stage.checks.is_some()
+/// Tells whether a stage has tasks or checks, and no clusters.
+fn has_only_tasks(stage: &StageRecord) -> bool {
+    let has_tasks = !stage.before.is_empty() || !stage.after.is_empty() || stage.checks.is_some();
+    has_tasks && stage.clusters.is_empty()
 }
 
 /// Returns what protects each cluster of a run. A stage that no cluster belonged to protects nobody.
@@ -327,10 +332,11 @@ fn asked(run: &RunRecord) -> BTreeMap<ClusterName, Protection> {
 /// Counts the approvals among tasks. Approvals that the configuration demands are added to every run anyway, and an approval
 /// that the strategy no longer has is not asked again once given.
 fn approvals(tasks: &[TaskRecord]) -> usize {
-    let counts = |task: &&TaskRecord| match task.wanted_by {
+    let approvals = tasks.iter().filter(|task| task.type_ == StageTaskType::Approval);
+    let counted = approvals.filter(|task| match task.wanted_by {
         WantedBy::Strategy => true,
         WantedBy::RunBefore => task.done_at.is_none(),
         WantedBy::Configuration => false,
-    };
-    tasks.iter().filter(|task| task.type_ == StageTaskType::Approval).filter(counts).count()
+    });
+    counted.count()
 }

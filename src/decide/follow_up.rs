@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Pass;
+use super::objects::stays;
 use super::strategies::Strategy;
 use crate::rollout::staged::{is_in_a_stage, reached};
 use model::api::annotations::{InNoStage, STAGED_UPDATE_STRATEGY};
@@ -34,25 +35,22 @@ impl Pass<'_> {
         let mut runs: Vec<&RunRecord> = self.state.runs.values().filter(|run| run.frozen.is_some()).collect();
         runs.sort_unstable_by_key(|run| Reverse(run.sequence));
         let mut taken: BTreeSet<&ClusterName> = BTreeSet::new();
-        let own = |run| {
+        let mut answering = Vec::with_capacity(runs.len());
+        for run in runs {
             let reached = reached(run);
-            let own = reached.difference(&taken).copied().collect();
+            answering.push((run, reached.difference(&taken).copied().collect()));
             taken.extend(reached);
-            (run, own)
-        };
-        runs.into_iter().map(own).collect()
+        }
+        answering
     }
 
     /// Tells whether an ended run still updates its remaining clusters: its snapshot is kept, and neither a rollback nor
     /// anything else has moved them since.
     pub(super) fn is_current(&self, run: &RunRecord) -> bool {
-        let takes_back = |newer: &RunRecord| {
-            let is_rollback = matches!(newer.cause, RunCause::Rollback { .. });
-            is_rollback && newer.sequence > run.sequence && newer.snapshot() != run.snapshot()
-        };
+        let mut rollbacks = self.state.runs.values().filter(|newer| is_rollback(newer));
         run.sequence >= self.state.record.runs_from
             && run.snapshot().is_some_and(|index| self.state.snapshots.contains_key(&index))
-            && !self.state.runs.values().any(takes_back)
+            && !rollbacks.any(|newer| newer.sequence > run.sequence && newer.snapshot() != run.snapshot())
     }
 
     /// Returns the run that determines the snapshot of clusters without an active run: the newest successful and current one.
@@ -64,11 +62,9 @@ impl Pass<'_> {
 
     /// Tells whether a snapshot was rolled out once: everywhere, or by a run that passed all gates.
     pub fn has_succeeded(&self, index: u64) -> bool {
-        let has = |run: &RunRecord| {
-            let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
-            run.phase == RunPhase::Succeeded && !is_rollback && run.snapshot() == Some(index)
-        };
-        self.state.record.last_succeeded == Some(index) || self.state.runs.values().any(has)
+        let mut succeeded = self.state.runs.values().filter(|run| run.phase == RunPhase::Succeeded);
+        self.state.record.last_succeeded == Some(index)
+            || succeeded.any(|run| !is_rollback(run) && run.snapshot() == Some(index))
     }
 
     /// Starts a follow-up run through the same stages for clusters that all runs left wrong (they joined, or their desired
@@ -96,13 +92,9 @@ impl Pass<'_> {
 
     /// Returns the name of the run that a follow-up run descends from; for another run its own name.
     pub(super) fn root(&self, run: &RunRecord) -> String {
-        let followed = |run: &&RunRecord| match &run.cause {
-            // A newer run may have the name by now. Sequences only decrease, so the loop ends.
-            RunCause::FollowUp { of } => self.state.runs.get(of).filter(|of| of.sequence < run.sequence),
-            _ => None,
-        };
         let mut first = run;
-        while let Some(earlier) = followed(&first) {
+        // Sequences only decrease, so the loop ends.
+        while let Some(earlier) = self.predecessor(first) {
             first = earlier;
         }
         match &first.cause {
@@ -111,26 +103,30 @@ impl Pass<'_> {
         }
     }
 
+    /// Returns the run that a follow-up run was begun after. A newer run may have its name by now.
+    fn predecessor(&self, run: &RunRecord) -> Option<&RunRecord> {
+        match &run.cause {
+            RunCause::FollowUp { of } => self.state.runs.get(of).filter(|of| of.sequence < run.sequence),
+            _ => None,
+        }
+    }
+
     /// Returns the rejected follow-up runs that nobody has requested again and that no full run has replaced or is about to
     /// replace.
     fn rejected_follow_ups(&self) -> Vec<&RunRecord> {
         let Some(index) = self.followed_run().map(RunRecord::snapshot) else { return Vec::new() };
-        let is_follow_up = |run: &RunRecord| matches!(run.cause, RunCause::FollowUp { .. });
-        let overtakes = |run: &&RunRecord| run.phase == RunPhase::Succeeded || !run.phase.is_final();
-        let full = self.state.runs.values().filter(|run| !is_follow_up(run)).filter(overtakes);
-        let since = full.map(|run| run.sequence).max();
-        let is_asked_again = |run: &RunRecord| {
-            let again = RunCause::FollowUp { of: run.name.clone() };
-            self.state.runs.values().any(|later| later.cause == again)
-        };
-        let stands = |run: &&RunRecord| {
-            run.phase == RunPhase::Rejected
-                && is_follow_up(run)
-                && run.snapshot() == index
-                && Some(run.sequence) > since
-                && !is_asked_again(run)
-        };
-        self.state.runs.values().filter(stands).collect()
+        let full = self.state.runs.values().filter(|run| !is_follow_up(run));
+        let replacing = full.filter(|run| run.phase == RunPhase::Succeeded || !run.phase.is_final());
+        let since = replacing.map(|run| run.sequence).max();
+        let rejected = self.state.runs.values().filter(|run| run.phase == RunPhase::Rejected && is_follow_up(run));
+        let rejected = rejected.filter(|run| run.snapshot() == index && Some(run.sequence) > since);
+        rejected.filter(|run| !self.is_requested_again(run)).collect()
+    }
+
+    /// Tells whether the work of a rejected follow-up run was requested again.
+    fn is_requested_again(&self, run: &RunRecord) -> bool {
+        let again = RunCause::FollowUp { of: run.name.clone() };
+        self.state.runs.values().any(|later| later.cause == again)
     }
 
     /// Requests again the work of rejected follow-up runs. Returns each with its new run.
@@ -157,14 +153,21 @@ impl Pass<'_> {
 
     /// Returns the clusters that are to hold a snapshot and do not, and those that are no longer picked.
     fn unfinished_clusters(&self, index: u64) -> BTreeSet<ClusterName> {
-        let is_right = |binding: &Binding| binding.deleting || self.is_at(binding, index);
-        let wrong: Vec<&Binding> = self.state.bindings().filter(|binding| !is_right(binding)).collect();
+        let wrong = self.state.bindings().filter(|binding| !binding.deleting && !self.is_at(binding, index));
+        let wrong: Vec<&Binding> = wrong.collect();
         // The usual case, and cheaper to compute than the unfinished work of runs.
         if wrong.is_empty() {
             return BTreeSet::new();
         }
         let owed = self.owed();
-        let is_unfinished = |binding: &&Binding| match binding.state {
+        let unfinished = wrong.into_iter().filter(|binding| self.is_unfinished(binding, &owed, index));
+        unfinished.map(|binding| binding.cluster.clone()).collect()
+    }
+
+    /// Tells whether a cluster that does not hold a snapshot needs a follow-up run, because neither an ended run is to update it nor a person
+    /// left it as it is.
+    fn is_unfinished(&self, binding: &Binding, owed: &Owed, index: u64) -> bool {
+        match binding.state {
             _ if owed.rejected.contains(&binding.cluster) => false,
             BindingState::Unscheduled => !owed.to_go.contains(&binding.cluster),
             _ if self.state.record.ignores(binding) => false,
@@ -173,8 +176,7 @@ impl Pass<'_> {
                 let stranded = owed.stranded.get(&binding.cluster).filter(|at| **at != index).copied();
                 !owed.to_come.contains(&binding.cluster) && (stranded.is_none() || stranded != binding.snapshot)
             }
-        };
-        wrong.into_iter().filter(is_unfinished).map(|binding| binding.cluster.clone()).collect()
+        }
     }
 
     /// Records the clusters that no run is going to update, because they are in no stage and the strategy ignores such clusters.
@@ -184,7 +186,7 @@ impl Pass<'_> {
         let ignored = if outside.is_empty() {
             outside
         } else {
-            let picked = self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled);
+            let picked = self.state.bindings().filter(|b| stays(b));
             let mut ignored: BTreeSet<ClusterName> =
                 picked.map(|binding| &binding.cluster).filter(|cluster| outside.contains(*cluster)).cloned().collect();
             let to_come = self.owed().to_come;
@@ -214,27 +216,24 @@ impl Pass<'_> {
         let staged = &self.fleet.staged;
         let unfinished = self.state.runs.values().filter(|run| !run.phase.is_final()).min_by_key(|run| run.sequence);
         let name = unfinished.or_else(|| self.followed_run()).map(|run| &run.strategy);
-        let written = || staged.runs(&record.key).next().map(|(_, run)| &run.spec.staged_rollout_strategy_name);
-        let name = name.or_else(written).or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY));
+        let name = name.or_else(|| {
+            let written = staged.runs(&record.key).next();
+            written.map(|(_, run)| &run.spec.staged_rollout_strategy_name)
+        });
+        let name = name.or_else(|| record.annotations.get(STAGED_UPDATE_STRATEGY));
         staged.strategy(&record.key, name?)
     }
 
     fn owed(&self) -> Owed {
         let mut owed = Owed::default();
-        let is_full = |run: &&RunRecord| {
-            run.phase == RunPhase::Succeeded && !matches!(run.cause, RunCause::FollowUp { .. }) && self.is_current(run)
-        };
-        let last_full = self.state.runs.values().filter(is_full).map(|run| run.sequence).max();
+        let full = self.state.runs.values().filter(|run| run.phase == RunPhase::Succeeded && !is_follow_up(run));
+        let last_full = full.filter(|run| self.is_current(run)).map(|run| run.sequence).max();
         for (run, own) in self.answering() {
-            let deferred = |stage: &StageRecord| -> Vec<ClusterName> {
-                let deferred = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Deferred);
-                deferred.map(|cluster| &cluster.name).filter(|name| own.contains(name)).cloned().collect()
-            };
             match run.snapshot() {
                 // The run updates them itself when they answer: its gates were opened for them.
                 _ if run.phase == RunPhase::Succeeded && self.is_current(run) => {
-                    owed.to_come.extend(run.stages.iter().flat_map(deferred));
-                    owed.to_go.extend(run.deletion.iter().flat_map(deferred));
+                    owed.to_come.extend(run.stages.iter().flat_map(|stage| deferred(stage, &own)));
+                    owed.to_go.extend(run.deletion.iter().flat_map(|stage| deferred(stage, &own)));
                 }
                 Some(snapshot) if run.phase != RunPhase::Succeeded && Some(run.sequence) > last_full => {
                     owed.stranded.extend(own.into_iter().map(|cluster| (cluster.clone(), snapshot)));
@@ -246,6 +245,20 @@ impl Pass<'_> {
         owed.rejected.extend(self.rejected_follow_ups().into_iter().flat_map(clusters_of).cloned());
         owed
     }
+}
+
+/// Returns the deferred clusters of a stage that its run answers for.
+fn deferred(stage: &StageRecord, own: &BTreeSet<&ClusterName>) -> Vec<ClusterName> {
+    let deferred = stage.clusters.iter().filter(|cluster| cluster.phase == ClusterPhase::Deferred);
+    deferred.map(|cluster| &cluster.name).filter(|name| own.contains(name)).cloned().collect()
+}
+
+pub(super) fn is_follow_up(run: &RunRecord) -> bool {
+    matches!(run.cause, RunCause::FollowUp { .. })
+}
+
+pub(super) fn is_rollback(run: &RunRecord) -> bool {
+    matches!(run.cause, RunCause::Rollback { .. })
 }
 
 fn clusters_of(run: &RunRecord) -> impl Iterator<Item = &ClusterName> {

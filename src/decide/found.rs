@@ -11,7 +11,6 @@ use super::payload::Payload;
 use crate::snapshot::{Frozen, freeze, select};
 use deliver::inventory::Held;
 use jiff::Timestamp;
-use model::api::cluster::MemberCluster;
 use model::api::placement::PlacementSpec;
 use model::id::{ClusterName, Digest, PlacementKey};
 use model::overrides::OverrideKey;
@@ -36,10 +35,8 @@ impl Holders {
     /// Returns what a held placement was rolled back to: the earlier snapshot that all have which keep the hold and do not hold what is held.
     /// Nothing where they differ, or are not more than all others: one member alone could say anything.
     pub fn agreed(&self, hold: &HeldSnapshot) -> Option<&Held> {
-        let is_back = |(index, has): &&(Option<u64>, Held)| {
-            *index == Some(hold.index) && has.digest != hold.hash && has.index < hold.index
-        };
-        let back: Vec<&Held> = self.clusters.values().filter(is_back).map(|(_, has)| has).collect();
+        let keeping = self.clusters.values().filter(|(kept, _)| *kept == Some(hold.index)).map(|(_, has)| has);
+        let back: Vec<&Held> = keeping.filter(|has| has.digest != hold.hash && has.index < hold.index).collect();
         // If only overrides, apply strategy or policy were rolled back, every member holds the same snapshot.
         let are_most = hold.inputs.is_none() && back.len() * 2 > self.clusters.len();
         back.first().copied().filter(|first| are_most && back.iter().all(|other| other == first))
@@ -75,12 +72,11 @@ impl FoundSnapshot {
         // It may have had another name.
         let named = tree.placements.get(key).into_iter();
         let others = tree.placements.values().filter(|other| other.key != *key && other.key.namespace == key.namespace);
-        let frozen = |placement| {
+        let mut same = named.chain(others).filter_map(|placement| {
             let manifests = select(tree, placement).ok()?;
             let frozen = freeze(&manifests, None);
             (frozen.hash == held.digest).then_some((placement, manifests, frozen))
-        };
-        let mut same = named.chain(others).filter_map(frozen);
+        });
         let (placement, manifests, frozen) = same.next().ok_or("its commit has no placement with this content")?;
         let payload = Arc::new(Payload::of(manifests, &frozen, key)?);
         let mut then = Overrides::default();
@@ -93,8 +89,7 @@ impl FoundSnapshot {
     /// Tells whether a commit has the same beside content.
     pub(super) fn is_as(&self, placement: &Placement, overrides: &Overrides, tree: &Tree) -> bool {
         let today = labels_read(overrides, tree, placement, &self.payload);
-        let is_same = |(cluster, read)| self.labels.get(cluster).is_none_or(|then| then == read);
-        today.iter().all(is_same)
+        today.iter().all(|(cluster, read)| self.labels.get(cluster).is_none_or(|then| then == read))
             && self.spec.policy == placement.spec.policy
             && self.spec.strategy.apply_strategy == placement.spec.strategy.apply_strategy
             && self.overrides == concerning(overrides, placement, &self.payload)
@@ -109,8 +104,7 @@ fn labels_read(
     payload: &Payload,
 ) -> BTreeMap<ClusterName, BTreeMap<String, String>> {
     let found = overrides.candidates(&placement.key, &placement.annotations, payload);
-    let read = |(name, of): (&ClusterName, &MemberCluster)| (name.clone(), found.pick(name, &of.labels).labels);
-    tree.clusters.iter().map(read).collect()
+    tree.clusters.iter().map(|(name, of)| (name.clone(), found.pick(name, &of.labels).labels)).collect()
 }
 
 /// Returns the hashes of the overrides that concern what a placement delivers.

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::Pass;
+use super::follow_up::is_rollback;
+use super::objects::stays;
 use super::unready::Unready;
 use model::api::annotations::STAGED_UPDATE_STRATEGY;
 use model::api::placement::PlacementType;
@@ -56,11 +58,9 @@ impl Pass<'_> {
             }
         }
         let snapshot = self.snapshot_for(run)?;
-        let picked = |b: &&Binding| !b.deleting && b.state != BindingState::Unscheduled;
-        let to_update: Vec<&Binding> = self.state.bindings().filter(picked).collect();
-        let is_left_over = |b: &&Binding| !b.deleting && b.state == BindingState::Unscheduled;
-        let to_delete: BTreeSet<ClusterName> =
-            self.state.bindings().filter(is_left_over).map(|b| b.cluster.clone()).collect();
+        let to_update: Vec<&Binding> = self.state.bindings().filter(|b| stays(b)).collect();
+        let left_over = self.state.bindings().filter(|b| !b.deleting && b.state == BindingState::Unscheduled);
+        let to_delete: BTreeSet<ClusterName> = left_over.map(|b| b.cluster.clone()).collect();
         if to_update.is_empty() && to_delete.is_empty() {
             return Err(Unready::WithoutClusters);
         }
@@ -133,8 +133,7 @@ impl Pass<'_> {
     /// Tells whether a run may begin with the clusters that are picked. A rollback does not wait for others: it goes to clusters that have
     /// something, and its policy is one of the past, which no commit changes and which may never be fulfilled again.
     fn policy_suffices(&self, run: &RunRecord) -> bool {
-        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
-        self.current_policy().is_some_and(|policy| policy.fulfilled || is_rollback)
+        self.current_policy().is_some_and(|policy| policy.fulfilled || is_rollback(run))
     }
 
     /// Returns the policy, if scheduling is up to date with the placement.

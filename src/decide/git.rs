@@ -69,7 +69,9 @@ pub(super) fn with_replaced(
     // Whom the commit named decides about the next one, whatever begins before that. Not where another placement hands over: that may come
     // after the rollout.
     if is_rolled_out {
-        record.replaced.iter_mut().filter(|replaced| is_own(replaced)).for_each(|own| own.agreed = true);
+        for own in record.replaced.iter_mut().filter(|replaced| is_own(replaced)) {
+            own.agreed = true;
+        }
     }
     record
 }
@@ -96,8 +98,8 @@ fn is_settled(record: &PlacementRecord, runs: &Runs) -> bool {
 }
 
 fn newest_rollout(runs: &Runs) -> Option<&RunRecord> {
-    let rolls_out = |run: &&RunRecord| run.frozen.is_some() && run.cause.brings_a_snapshot();
-    runs.values().filter(rolls_out).max_by_key(|run| run.sequence)
+    let rollouts = runs.values().filter(|run| run.frozen.is_some() && run.cause.brings_a_snapshot());
+    rollouts.max_by_key(|run| run.sequence)
 }
 
 /// Tells whether the newest rollout is that of a commit's own content. Until it exists, that of an earlier commit is the newest one.
@@ -139,8 +141,8 @@ impl Pass<'_> {
     /// left at once, bindings wait for a person. Returns the clusters that left.
     pub(super) fn leave(&mut self) -> Vec<ClusterName> {
         let mut is_member = self.fleet.clusters.contains_in_order();
-        let has_left = |b: &&Binding| !is_member(&b.cluster) && self.mass_leave(&b.cluster).is_none();
-        let left: Vec<Binding> = self.state.bindings().filter(has_left).cloned().collect();
+        let left = self.state.bindings().filter(|b| !is_member(&b.cluster) && self.mass_leave(&b.cluster).is_none());
+        let left: Vec<Binding> = left.cloned().collect();
         for binding in &left {
             self.change(&binding.name, BindingEdit::Drop);
             self.state.works.remove(&binding.cluster);
@@ -173,8 +175,13 @@ impl Pass<'_> {
     /// Returns the clusters of this placement whose removal waits for a person.
     pub(super) fn leaving(&self) -> BTreeMap<ClusterName, MassLeave> {
         let mut records = Along::new(&self.fleet.records);
-        let leaves = |b: &Binding| Some((b.cluster.clone(), self.mass_leave_of(&b.cluster, records.get(&b.cluster))?));
-        self.state.bindings().filter_map(leaves).collect()
+        let mut leaving = BTreeMap::new();
+        for binding in self.state.bindings() {
+            if let Some(with) = self.mass_leave_of(&binding.cluster, records.get(&binding.cluster)) {
+                leaving.insert(binding.cluster.clone(), with);
+            }
+        }
+        leaving
     }
 }
 

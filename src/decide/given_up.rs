@@ -6,7 +6,7 @@ use super::hand_over::contents::Contents;
 use super::objects::{ids_of, stays};
 use super::state::{Claims, FleetState, PlacementState};
 use model::id::{ObjectId, ObjectKey};
-use model::records::BindingState;
+use model::records::Binding;
 
 /// Returns the objects that a placement gives up, or would after an approval, as far as they are known: objects observed on
 /// members that it leaves, or that an upcoming snapshot lacks, objects whose removal was decided although they cannot be listed
@@ -15,9 +15,9 @@ pub(super) fn given_up(state: &PlacementState, lost: &Claims, fleet: &FleetState
     // Objects claimed before count as well: they exist until the other placement takes them.
     let mut given_up = state.others.claimed.clone();
     add(&mut given_up, &outdated(state, fleet));
-    let leaving = || state.bindings().filter(|b| b.deleting || b.state == BindingState::Unscheduled);
-    let held = leaving().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.seen())));
-    let decided = leaving().map(|b| (&b.cluster, &b.removes));
+    let leaving: Vec<&Binding> = state.bindings().filter(|b| !stays(b)).collect();
+    let decided = leaving.iter().map(|b| (&b.cluster, &b.removes));
+    let held = leaving.iter().filter_map(|b| Some((&b.cluster, state.works.get(&b.cluster)?.inventory.seen())));
     let gate = state.record.closed_gate().into_iter().flat_map(|gate| &gate.deletions);
     for (cluster, keys) in held.chain(decided).chain(gate).chain(lost).filter(|(_, keys)| !keys.is_empty()) {
         given_up.entry(cluster.clone()).or_default().extend(keys.iter().cloned());

@@ -38,11 +38,11 @@ impl Pass<'_> {
 
     /// Returns what clusters that stay lose.
     fn lost(&self, kept: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>) -> Claims {
-        let lost = |(cluster, kept): (&ClusterName, &BTreeSet<ObjectKey>)| {
+        let lost = kept.iter().filter_map(|(cluster, kept)| {
             let inventory = self.state.works.get(cluster)?.inventory.seen();
             Some((cluster.clone(), inventory.difference(kept).cloned().collect()))
-        };
-        kept.iter().filter_map(lost).collect()
+        });
+        lost.collect()
     }
 
     fn guarded(&self, kept: &BTreeMap<ClusterName, BTreeSet<ObjectKey>>) -> Option<DeletionGate> {
@@ -53,8 +53,9 @@ impl Pass<'_> {
         // Objects that appeared on a cluster after its removal was decided.
         let mut turned_up: BTreeMap<ClusterName, BTreeSet<ObjectKey>> = self.turned_up();
         // Abandoned objects stay, whenever they appear.
-        let abandoned = self.state.bindings().filter(|b| b.deleting && b.abandons);
-        abandoned.for_each(|binding| drop(turned_up.remove(&binding.cluster)));
+        for binding in self.state.bindings().filter(|b| b.deleting && b.abandons) {
+            turned_up.remove(&binding.cluster);
+        }
         if kept.is_empty() && leaving.is_empty() && turned_up.is_empty() && !self.leaves_a_cluster() {
             return None;
         }
@@ -88,10 +89,10 @@ impl Pass<'_> {
         // Approved deletions may be executed in parts: the remaining part needs no second approval. Objects that are no longer
         // to be deleted are dropped from it.
         let approved = record.deletion_gate.as_ref().filter(|gate| gate.opened_at.is_some());
-        let is_left_of = |gate: &&DeletionGate| {
-            is_part_of(&found.deletions, &gate.deletions) && found.leaving.is_subset(&gate.leaving)
-        };
-        if let Some(gate) = approved.filter(is_left_of) {
+        if let Some(gate) = approved
+            && is_part_of(&found.deletions, &gate.deletions)
+            && found.leaving.is_subset(&gate.leaving)
+        {
             return Some(DeletionGate { deletions: found.deletions, leaving: found.leaving, ..gate.clone() });
         }
         // The same deletions as before: approvals given for them still count.

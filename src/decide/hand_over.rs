@@ -20,10 +20,8 @@ use super::rename::Renamed;
 use super::state::{Claims, FleetState, Inhabited, Others, PlacementState};
 use super::{Decision, decide, only_reports};
 use crate::rollout::staged::waits_for_person;
-use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
+use model::id::{ClusterName, ObjectKey, PlacementKey};
 use model::journal::JournalKind;
-use model::records::EvictionRecord;
-use model::runs::RunRecord;
 
 /// Decides the placements that are `due`, on all cores. `all` are the known ones; `before` returns the state of one before its
 /// decision, and a placement without such a state is not decided. The result also contains placements for which what other placements
@@ -61,19 +59,12 @@ fn concerned(
 ) -> BTreeMap<PlacementKey, Inputs> {
     let states: States<'_> = all.iter().chain(decided.iter().map(|(key, decision)| (key, &decision.state))).collect();
     let news: States<'_> = decided.iter().map(|(key, decision)| (key, &decision.state)).collect();
-    // A placement that has nothing to delete and waits for nobody needs no second decision.
-    let may_change = |key: &PlacementKey, state: &PlacementState| {
-        decided.contains_key(key)
-            || !state.others.claimed.is_empty()
-            || !state.others.awaited.is_empty()
-            || !state.others.inhabited.is_empty()
-            || state.record.closed_gate().is_some()
-            // One that waits, as it is paused, may not be decided for long: it yields all the same when another is to have something of it.
-            || !claims(key, state, &news, fleet).is_empty()
-    };
     let mut again: BTreeMap<PlacementKey, Inputs> = BTreeMap::new();
     let mut taken: BTreeMap<&PlacementKey, Claims> = BTreeMap::new();
-    for (key, state) in states.iter().filter(|(key, state)| may_change(key, state)) {
+    for (key, state) in &states {
+        if !decided.contains_key(*key) && !may_change(key, state, &news, fleet) {
+            continue;
+        }
         let claims = claims(key, state, &states, fleet);
         // A copy of the whole state, so it is made once.
         let before = (!claims.is_empty()).then(|| before(key)).flatten();
@@ -107,6 +98,17 @@ fn concerned(
         }
     }
     again
+}
+
+/// Tells whether decisions of others may change anything for a placement that was not decided. One that has nothing to delete and waits for
+/// no other needs no second decision.
+fn may_change(key: &PlacementKey, state: &PlacementState, news: &States<'_>, fleet: &FleetState) -> bool {
+    !state.others.claimed.is_empty()
+        || !state.others.awaited.is_empty()
+        || !state.others.inhabited.is_empty()
+        || state.record.closed_gate().is_some()
+        // One that waits, as it is paused, may not be decided for long: it yields all the same when another is to have something of it.
+        || !claims(key, state, news, fleet).is_empty()
 }
 
 /// Decides placements again, with what they have to know of others.
@@ -212,25 +214,16 @@ fn awaited(
     if state.record.removed {
         return nothing;
     }
-    let starts = |run: &RunRecord| match &run.frozen {
+    let is_any_starting = state.runs.values().any(|run| match &run.frozen {
         None => !run.phase.is_final(),
         Some(frozen) => frozen.at == now,
-    };
-    if !state.runs.values().any(starts) {
+    });
+    if !is_any_starting {
         return nothing;
     }
-    let lacks_it = |cluster: &ClusterName| {
-        let namespaces = fleet.clusters.get(cluster.as_str()).and_then(|of| of.namespaces.as_ref());
-        namespaces.is_some_and(|names| !names.contains(namespace)) && fleet.is_online(cluster)
-    };
-    let is_it = |id: &ObjectId| id.kind == "Namespace" && id.group.is_empty() && id.name == *namespace;
-    let brings = |state: &&&PlacementState| {
-        let snapshots = state.bindings().filter_map(|b| b.snapshot).chain(state.newest().map(|newest| newest.index));
-        let snapshots: BTreeSet<u64> = snapshots.collect();
-        snapshots.into_iter().any(|index| ids_of(state, index, None).any(is_it))
-    };
     let others = states.iter().filter(|(other, state)| **other != key && !state.record.removed).map(|(_, state)| state);
-    let bringing = others.filter(|state| !only_reports(&state.record)).filter(brings);
+    let writing = others.filter(|state| !only_reports(&state.record));
+    let bringing = writing.filter(|state| brings_namespace(state, namespace));
     let mut found = nothing;
     for state in bringing {
         let stands = state.record.paused.is_some()
@@ -239,12 +232,27 @@ fn awaited(
                 .runs
                 .values()
                 .any(|run| run.stages.iter().any(|stage| !run.phase.is_final() && waits_for_person(stage)));
-        for binding in state.bindings().filter(|b| stays(b) && lacks_it(&b.cluster)) {
+        for binding in state.bindings().filter(|b| stays(b) && lacks_namespace(&b.cluster, namespace, fleet)) {
+            // Where it is assigned it comes, whatever is held up for other clusters.
             let comes = binding.snapshot.is_some() || !stands;
             *found.entry(binding.cluster.clone()).or_default() |= comes;
         }
     }
     found
+}
+
+/// Tells whether a placement has a Namespace in its newest snapshot or in one that a cluster is assigned.
+fn brings_namespace(state: &PlacementState, namespace: &str) -> bool {
+    let assigned = state.bindings().filter_map(|b| b.snapshot);
+    let snapshots: BTreeSet<u64> = assigned.chain(state.newest().map(|newest| newest.index)).collect();
+    let mut ids = snapshots.into_iter().flat_map(|index| ids_of(state, index, None));
+    ids.any(|id| id.kind == "Namespace" && id.group.is_empty() && id.name == *namespace)
+}
+
+/// Tells whether a cluster answers and is known not to have a Namespace.
+fn lacks_namespace(cluster: &ClusterName, namespace: &str, fleet: &FleetState) -> bool {
+    let namespaces = fleet.clusters.get(cluster.as_str()).and_then(|of| of.namespaces.as_ref());
+    namespaces.is_some_and(|names| !names.contains(namespace)) && fleet.is_online(cluster)
 }
 
 /// Removes from the objects that a placement yields those that it is to have itself. Otherwise two placements could yield the same object
@@ -314,14 +322,14 @@ fn claims<'a>(
                 continue;
             }
             // An eviction removes what is there, although the cluster is picked again.
-            let of_cluster = |eviction: &EvictionRecord| eviction.cluster == binding.cluster;
-            let is_evicted = is_own && state.record.evictions.values().any(of_cluster);
+            let mut evictions = state.record.evictions.values();
+            let is_evicted = is_own && evictions.any(|eviction| eviction.cluster == binding.cluster);
             let newest = contents.newest_on(binding);
             let held = contents.held_on(binding);
             for (selected, is_due) in newest.iter().map(|it| (it, false)).chain(held.iter().map(|it| (it, true))) {
                 let is_wanted = |object: &&ObjectKey| {
-                    let may_stay = || takes_over_in(selected, object, key, &binding.cluster, states);
-                    selected.has(object) && (!is_evicted || may_stay())
+                    selected.has(object)
+                        && (!is_evicted || takes_over_in(selected, object, key, &binding.cluster, states))
                 };
                 extend(&mut claim.wanted, &binding.cluster, keys.iter().filter(is_wanted));
                 if !is_own {
@@ -330,13 +338,12 @@ fn claims<'a>(
                 if is_due && !is_own {
                     let cluster = &binding.cluster;
                     // Of two that wait to lose an object one has it until then: neither would, if each left it to the other.
-                    let is_kept = |object: &ObjectKey| {
+                    let due = keys.iter().filter(is_wanted).filter(|object| {
                         let is_lost = contents.comes && newest.as_ref().is_some_and(|newest| !newest.has(object));
-                        is_lost
-                            && staying.contains(cluster)
-                            && rank(key, giver, cluster, object) < rank(heir, state, cluster, object)
-                    };
-                    extend(&mut claim.due, cluster, keys.iter().filter(is_wanted).filter(|key| !is_kept(key)));
+                        let both_wait = is_lost && staying.contains(cluster);
+                        !both_wait || rank(key, giver, cluster, object) >= rank(heir, state, cluster, object)
+                    });
+                    extend(&mut claim.due, cluster, due);
                 }
             }
         }
@@ -367,13 +374,13 @@ fn takes_over_in(
     cluster: &ClusterName,
     states: &States<'_>,
 ) -> bool {
-    let is_taken = |object: &ObjectKey| object.is_inside(container) && selected.has(object);
     let mut others = states.iter().filter(|(other, _)| **other != of).map(|(_, state)| state);
     container.is_container()
         && others.any(|other| {
             let held = other.works.get(cluster).map(|work| work.inventory.seen());
             let claimed = other.others.claimed.get(cluster);
-            held.into_iter().chain(claimed).flatten().any(is_taken)
+            let mut objects = held.into_iter().chain(claimed).flatten();
+            objects.any(|object| object.is_inside(container) && selected.has(object))
         })
 }
 
@@ -383,8 +390,9 @@ fn left_in(state: &PlacementState, given_up: &Claims) -> BTreeSet<ObjectKey> {
     let mut found = BTreeSet::new();
     for binding in state.bindings().filter(|b| !stays(b)) {
         let keys = given_up.get(&binding.cluster).into_iter().flatten().filter(|key| key.is_container());
-        let there = || state.works.get(&binding.cluster).map(|work| work.inventory.seen()).into_iter().flatten();
-        found.extend(keys.filter(|key| there().any(|object| object.is_inside(key))).cloned());
+        let held = state.works.get(&binding.cluster).map(|work| work.inventory.seen());
+        let inhabited = keys.filter(|key| held.into_iter().flatten().any(|object| object.is_inside(key)));
+        found.extend(inhabited.cloned());
     }
     found
 }

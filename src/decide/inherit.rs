@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::floor::Protection;
+use super::follow_up::is_rollback;
 use super::git::ownership;
 use super::payload::Payload;
 use super::state::{FleetState, PlacementState};
-use model::approvers::{Ownership, ReplacedOwnership};
+use model::approvers::ReplacedOwnership;
 use model::id::{ClusterName, PlacementKey};
 use model::records::{HeldSnapshot, Pause, PlacementRecord, ResourceSnapshot, SucceededState};
-use model::runs::{RunCause, RunRecord};
+use model::runs::RunRecord;
 
 /// What an heir gets with the objects of another placement.
 #[derive(Clone)]
@@ -68,25 +69,25 @@ impl Inheritance {
         }
         let old = state.protections();
         let new = heir.protections();
-        let approvals = |of: &BTreeMap<ClusterName, Protection>, cluster: &ClusterName| {
-            of.get(cluster).map_or(0, |protection| protection.approvals)
-        };
-        // One that lost its stages with this decision is paused for what it remembered, and remembers it no longer.
-        let forgotten = |cluster: &ClusterName| {
-            before.and_then(|before| before.record.asked_before.get(cluster)).copied().unwrap_or_default()
-        };
-        let known = |cluster: &ClusterName| approvals(&old, cluster).max(forgotten(cluster));
-        let asked = clusters.iter().map(|cluster| ((*cluster).clone(), known(cluster)));
-        let asked: BTreeMap<_, _> = asked.filter(|(_, asked)| *asked > 0).collect();
+        let mut asked = BTreeMap::new();
+        for &cluster in clusters {
+            // One that lost its stages with this decision is paused for what it remembered, and remembers it no longer.
+            let forgotten = before.and_then(|before| before.record.asked_before.get(cluster)).copied();
+            let count = approvals(&old, cluster).max(forgotten.unwrap_or_default());
+            if count > 0 {
+                asked.insert(cluster.clone(), count);
+            }
+        }
         let replaced = if asked.is_empty() { Vec::new() } else { decided(from, &state.record, &heir.record, fleet) };
-        let asked = asked.into_iter().filter(|(cluster, asked)| *asked > approvals(&new, cluster));
-        let asked: BTreeMap<_, _> = asked.collect();
+        asked.retain(|cluster, count| *count > approvals(&new, cluster));
         // Content without objects is no content that another placement had: no object went to it.
         let is_empty = newest.resources.is_empty() && newest.variants.is_none();
-        let is_new = |held: &HeldSnapshot| held.hash == newest.hash && !is_empty && heir.record.held.is_none();
         let holding = [Some(state), before].into_iter().flatten();
-        let mut holding = holding.filter_map(|state| Some((state.record.held.as_ref()?, state)));
-        let hold = holding.find(|(held, _)| is_new(held)).map(|(held, state)| Hold::of(held, state));
+        let holding = holding.filter_map(|state| Some((state.record.held.as_ref()?, state)));
+        let mut same = holding.filter(|(held, _)| held.hash == newest.hash);
+        let may_hold = !is_empty && heir.record.held.is_none();
+        let found = if may_hold { same.next() } else { None };
+        let hold = found.map(|(held, state)| Hold::of(held, state));
         let has_no_pause = heir.record.paused.is_none();
         let paused = if state.record.removed && has_no_pause { state.record.paused.clone() } else { None };
         let is_any = !asked.is_empty() || !replaced.is_empty() || hold.is_some() || paused.is_some();
@@ -110,6 +111,11 @@ impl Inheritance {
     }
 }
 
+/// Returns how many approvals stood before a cluster.
+fn approvals(protections: &BTreeMap<ClusterName, Protection>, cluster: &ClusterName) -> usize {
+    protections.get(cluster).map_or(0, |protection| protection.approvals)
+}
+
 /// Returns who may approve rollouts of a placement whose objects go to an heir: now, and before each commit that is not rolled out yet.
 /// Leaves out those who are also the approvers of the heir.
 fn decided(
@@ -119,20 +125,22 @@ fn decided(
     fleet: &FleetState,
 ) -> Vec<ReplacedOwnership> {
     let of_heir = ownership(heir);
-    let is_other = |of: &Ownership| of_heir.as_ref().is_none_or(|heir| fleet.approving(heir) != fleet.approving(of));
     let before = record.replaced.iter().map(|replaced| replaced.before.clone());
-    let all = ownership(record).into_iter().chain(before).filter(is_other);
+    let all = ownership(record).into_iter().chain(before);
+    let others = all.filter(|of| of_heir.as_ref().is_none_or(|heir| fleet.approving(heir) != fleet.approving(of)));
     let by = &fleet.tree.commit;
-    all.map(|before| ReplacedOwnership { before, by: by.clone(), agreed: false, from: Some(from.clone()) }).collect()
+    others.map(|before| ReplacedOwnership { before, by: by.clone(), agreed: false, from: Some(from.clone()) }).collect()
+}
+
+/// Returns the snapshot of a placement's newest rollback.
+fn last_rolled_back_to(state: &PlacementState) -> Option<u64> {
+    let rollbacks = state.runs.values().filter(|run| is_rollback(run));
+    rollbacks.max_by_key(|run| run.sequence).and_then(RunRecord::snapshot)
 }
 
 impl Hold {
     fn of(held: &HeldSnapshot, state: &PlacementState) -> Self {
-        let back = || {
-            let back = state.runs.values().filter(|run| matches!(run.cause, RunCause::Rollback { .. }));
-            back.max_by_key(|run| run.sequence).and_then(RunRecord::snapshot)
-        };
-        let index = if held.returns { state.record.goal.or_else(back) } else { None };
+        let index = if held.returns { state.record.goal.or_else(|| last_rolled_back_to(state)) } else { None };
         let target = index.and_then(|index| {
             let snapshot = Arc::clone(state.snapshots.get(&index)?);
             let payload = state.payloads.get(&index).cloned();

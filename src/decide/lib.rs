@@ -47,7 +47,7 @@ mod warnings;
 pub mod without_effect;
 mod works;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -183,24 +183,22 @@ impl Pass<'_> {
 
     /// Tells whether a binding was assigned something that cannot be rendered for its cluster.
     fn moved_in_vain(&self) -> bool {
-        let moved = self.moved.iter().filter_map(|name| self.state.bindings.get(name));
-        let fails = |binding: &Arc<Binding>| {
+        let mut moved = self.moved.iter().filter_map(|name| self.state.bindings.get(name));
+        moved.any(|binding| {
             let overridden = find_condition(&binding.conditions, &ConditionType::Overridden);
             overridden.is_some_and(|condition| condition.is(ConditionStatus::False, binding.generation))
-        };
-        moved.into_iter().any(fails)
+        })
     }
 
     /// Drops bindings whose objects are gone. Returns their clusters.
     fn drop_removed_bindings(&mut self) -> Vec<ClusterName> {
-        let done = |b: &Binding, works: &BTreeMap<ClusterName, Arc<WorkStatus>>| {
-            let is_done =
-                // A report of an older generation is from before the removal, and a failed list looks empty.
-                |w: &Arc<WorkStatus>| w.generation == b.generation && w.complete && w.inventory.is_known_empty();
-            b.deleting && works.get(&b.cluster).is_some_and(is_done)
-        };
         self.drop_overtaken_bindings();
-        let gone: Vec<Binding> = self.state.bindings().filter(|b| done(b, &self.state.works)).cloned().collect();
+        let leaving = self.state.bindings().filter(|binding| binding.deleting);
+        let gone = leaving.filter(|binding| {
+            let work = self.state.works.get(&binding.cluster);
+            work.is_some_and(|work| is_removed(binding, work))
+        });
+        let gone: Vec<Binding> = gone.cloned().collect();
         for binding in &gone {
             self.change(&binding.name, BindingEdit::Drop);
             self.state.works.remove(&binding.cluster);
@@ -213,11 +211,11 @@ impl Pass<'_> {
     /// the rest.
     fn drop_overtaken_bindings(&mut self) {
         let leaving = self.state.bindings().filter(|b| b.deleting && self.is_kept_whole(&b.cluster));
-        let newer = |old: &Binding| {
+        let overtaken = leaving.filter_map(|old| {
             let mut others = self.state.bindings().filter(|b| !b.deleting && b.cluster == old.cluster);
             Some((old.clone(), others.next()?.name.clone()))
-        };
-        let overtaken: Vec<(Binding, String)> = leaving.filter_map(newer).collect();
+        });
+        let overtaken: Vec<(Binding, String)> = overtaken.collect();
         for (old, by) in overtaken {
             self.change(&old.name, BindingEdit::Drop);
             // A report about the removal must not count as one about the new binding.
@@ -261,6 +259,12 @@ impl Pass<'_> {
         self.note_progress(&before);
         self.forget_snapshots();
     }
+}
+
+/// Tells whether a report says that nothing is left of a binding that was to be removed. A report of an older generation is from before the
+/// removal, and a failed list looks empty.
+fn is_removed(binding: &Binding, work: &WorkStatus) -> bool {
+    work.generation == binding.generation && work.complete && work.inventory.is_known_empty()
 }
 
 #[cfg(test)]

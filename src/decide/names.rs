@@ -68,13 +68,14 @@ impl Names {
     /// Tells whether a name that commands use for a placement or its unfinished runs may also mean another placement or its run. Such a
     /// placement is named by [`PlacementKey::qualified`].
     pub fn is_shared(&self, key: &PlacementKey, runs: &Runs) -> bool {
-        // A bare name is looked for everywhere, one with a namespace in that alone.
-        let is_meant = |other: &&PlacementKey| {
-            *other != key && key.namespace.as_ref().is_none_or(|namespace| other.namespace.as_ref() == Some(namespace))
-        };
+        if key.namespace.as_deref().is_some_and(is_kind_word) {
+            return true;
+        }
         let active = runs.values().filter(|run| !run.phase.is_final()).map(|run| run.name.as_str());
-        key.namespace.as_deref().is_some_and(is_kind_word)
-            || std::iter::once(key.name.as_str()).chain(active).any(|name| self.owners(name).any(|key| is_meant(&key)))
+        let names = std::iter::once(key.name.as_str()).chain(active);
+        let mut others = names.flat_map(|name| self.owners(name)).filter(|other| *other != key);
+        // A bare name is looked for everywhere, one with a namespace in that alone.
+        others.any(|other| key.namespace.is_none() || other.namespace == key.namespace)
     }
 
     /// Tells whether a run of another placement in the same scope has a name.

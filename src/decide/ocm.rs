@@ -185,10 +185,11 @@ impl Ocm {
         let found = found.map(|manifest| (ClusterName::new(manifest.id.name.as_str()), manifest.clone())).collect();
         let before: BTreeMap<ClusterName, Manifest> = std::mem::replace(&mut self.managed, found);
         if before.keys().eq(self.managed.keys()) {
-            let is_new = |(name, manifest): &(&ClusterName, &Manifest)| {
-                before.get(*name).is_none_or(|old| !same_text(&old.origin, &manifest.origin))
-            };
-            let changed: Vec<ClusterName> = self.managed.iter().filter(is_new).map(|(name, _)| name.clone()).collect();
+            let changed = self.managed.iter().filter(|(name, manifest)| {
+                let old = before.get(*name);
+                old.is_none_or(|old| !same_text(&old.origin, &manifest.origin))
+            });
+            let changed: Vec<ClusterName> = changed.map(|(name, _)| name.clone()).collect();
             return changed.iter().flat_map(|name| self.set_cluster(name)).collect();
         }
         // A member that joins or leaves shifts all slots: building one new hub is cheaper than shifting each.
@@ -418,16 +419,16 @@ pub fn dated_taints(
     now: Timestamp,
 ) -> Vec<ManagedClusterTaint> {
     let taints = member.managed.iter().flat_map(|managed| &managed.spec.taints);
-    let dated = |taint: &ManagedClusterTaint| ManagedClusterTaint {
+    let dated = taints.map(|taint| ManagedClusterTaint {
         time_added: taint.time_added.or_else(|| since(before, taint)).or(Some(now)),
         ..taint.clone()
-    };
-    taints.map(dated).collect()
+    });
+    dated.collect()
 }
 
 fn since(known: &[ManagedClusterTaint], taint: &ManagedClusterTaint) -> Option<Timestamp> {
-    let text = |taint: &ManagedClusterTaint| (taint.key.clone(), taint.value.clone(), taint.effect);
-    known.iter().find(|known| text(known) == text(taint))?.time_added
+    let mut same = known.iter().filter(|known| known.key == taint.key && known.value == taint.value);
+    same.find(|known| known.effect == taint.effect)?.time_added
 }
 
 fn enrich(member: &mut OcmMember, facts: &Facts) {

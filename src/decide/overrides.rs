@@ -181,14 +181,14 @@ impl Rendered {
 
     /// Drops rendered objects that are not needed: by cluster, snapshot and picked overrides.
     pub fn retain(&mut self, needed: impl Fn(&ClusterName, u64, &PickedOverrides) -> bool) {
-        let is_needed = |cluster: &ClusterName, (index, picked, _): &Made| needed(cluster, *index, picked);
+        let mut all = self.0.iter().flat_map(|(cluster, made)| made.iter().map(move |one| (cluster, one)));
         // Checked first: a change would copy the map while another state shares it.
-        if self.0.iter().all(|(cluster, made)| made.iter().all(|one| is_needed(cluster, one))) {
+        if all.all(|(cluster, (index, picked, _))| needed(cluster, *index, picked)) {
             return;
         }
         let made = Arc::make_mut(&mut self.0);
         made.retain(|cluster, made| {
-            made.retain(|one| is_needed(cluster, one));
+            made.retain(|(index, picked, _)| needed(cluster, *index, picked));
             !made.is_empty()
         });
     }

@@ -89,13 +89,14 @@ impl Payload {
         variants: impl IntoIterator<Item = (ClusterInputs, Vec<Manifest>)>,
         placement: &PlacementKey,
     ) -> Result<Self, String> {
-        let variant = |(inputs, manifests): (ClusterInputs, Vec<Manifest>)| {
+        let mut made = BTreeMap::new();
+        for (inputs, manifests) in variants {
             let digests: Vec<Digest> = manifests.iter().map(snapshot::object_digest).collect();
             let payload = Self::with_digests(manifests, digests.into_iter(), placement);
             let payload = payload.map_err(|why| format!("for clusters with {}: {why}", described(&inputs)))?;
-            Ok((inputs, Arc::new(payload)))
-        };
-        Ok(Self { variants: Some(variants.into_iter().map(variant).collect::<Result<_, String>>()?), ..self })
+            made.insert(inputs, Arc::new(payload));
+        }
+        Ok(Self { variants: Some(made), ..self })
     }
 
     /// Returns what a cluster gets before overrides: this, or what was rendered for it.
@@ -164,23 +165,24 @@ fn desired_as(manifest: &Manifest, digest: Digest) -> Desired {
 
 /// Returns the payload of a snapshot from its commits.
 pub fn payload_among(trees: &[&Tree], frozen: &ResourceSnapshot) -> Result<Payload, String> {
-    let find = |tree: &Tree, resource: &SnapshotResource| -> Option<Manifest> {
-        // Several may have one identity, and some get their namespace from the placement only.
-        let bare = ObjectId { namespace: String::new(), ..resource.id.clone() };
-        let of_clusters = || tree.of_clusters().filter(|one| one.id == resource.id || one.id == bare).cloned();
-        let inputs = tree.inputs.iter().filter(|manifest| manifest.id == resource.id).cloned();
-        let all = tree.at(&resource.id).iter().chain(tree.at(&bare)).cloned().chain(of_clusters()).chain(inputs);
-        let is_bare = |of: &Manifest| of.id.namespace != resource.id.namespace;
-        let named = all.map(|of| if is_bare(&of) { of.in_namespace(&resource.id.namespace) } else { of });
-        let mut found = named.map(|manifest| snapshot::sanitised(&manifest));
-        // Of what is encrypted the digest does not tell one file from another.
-        let is_there = |of: &Manifest| of.encrypted.is_none() || of.origin.path == resource.origin.path;
-        let found = found.find(|of| is_there(of) && snapshot::is_of_digest(of, &resource.digest))?;
-        Some(Manifest { origin: resource.origin.clone(), ..found })
-    };
-    let found = |resource: &SnapshotResource| {
+    Payload::read_again(frozen, |resource| {
         let found = trees.iter().find_map(|tree| find(tree, resource));
         found.ok_or_else(|| format!("{} is not what it was", resource.id))
-    };
-    Payload::read_again(frozen, found)
+    })
+}
+
+/// Finds an object of a snapshot in the tree of a commit, sanitised.
+fn find(tree: &Tree, resource: &SnapshotResource) -> Option<Manifest> {
+    let namespace = &resource.id.namespace;
+    // Several may have one identity, and some get their namespace from the placement only.
+    let bare = ObjectId { namespace: String::new(), ..resource.id.clone() };
+    let of_clusters = tree.of_clusters().filter(|one| one.id == resource.id || one.id == bare);
+    let inputs = tree.inputs.iter().filter(|manifest| manifest.id == resource.id);
+    let all = tree.at(&resource.id).iter().chain(tree.at(&bare)).chain(of_clusters).chain(inputs).cloned();
+    let named = all.map(|of| if of.id.namespace == *namespace { of } else { of.in_namespace(namespace) });
+    let sanitised = named.map(|manifest| snapshot::sanitised(&manifest));
+    // Of what is encrypted the digest does not tell one file from another.
+    let mut same = sanitised.filter(|of| of.encrypted.is_none() || of.origin.path == resource.origin.path);
+    let found = same.find(|of| snapshot::is_of_digest(of, &resource.digest))?;
+    Some(Manifest { origin: resource.origin.clone(), ..found })
 }

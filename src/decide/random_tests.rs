@@ -1,5 +1,7 @@
 //! Seeded simulation: random events drive `decide` over members in memory, and the invariants are checked after each.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;

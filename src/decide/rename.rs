@@ -13,7 +13,7 @@ use model::journal::JournalKind;
 use model::overrides::{OverrideRef, PickedOverrides};
 use model::records::{
     Binding, BindingState, HeldSnapshot, JournalEntry, PlacementRecord, PolicySnapshot, ResourceSnapshot,
-    SucceededState, WorkStatus,
+    SucceededState,
 };
 use model::runs::{RunRecord, Runs};
 use schedule::binding_name;
@@ -86,16 +86,19 @@ fn pairs(
     fleet: &FleetState,
 ) -> Vec<(PlacementKey, PlacementKey)> {
     // First, because there is mostly none: the states before are copies.
-    let is_gone = |key: &PlacementKey| before(key).is_some_and(|it| !it.record.removed && !only_reports(&it.record));
-    let gone = decided.iter().filter(|(key, decision)| decision.state.record.removed && is_gone(key));
+    let removed = decided.iter().filter(|(_, decision)| decision.state.record.removed);
+    let gone = removed.filter(|(key, _)| {
+        let before = before(key);
+        before.is_some_and(|state| !state.record.removed && !only_reports(&state.record))
+    });
     let gone: Vec<(&PlacementKey, &PlacementState)> = gone.map(|(key, decision)| (key, &decision.state)).collect();
     if gone.is_empty() {
         return Vec::new();
     }
-    let is_new = |key: &PlacementKey| before(key).is_some_and(|state| is_open(&state));
     let new = decided.iter().filter(|(key, decision)| {
         let record = &decision.state.record;
-        !record.removed && !only_reports(record) && decision.state.newest().is_some() && is_new(key)
+        let delivers = !record.removed && !only_reports(record) && decision.state.newest().is_some();
+        delivers && before(key).is_some_and(|state| is_open(&state))
     });
     let new: Vec<(&PlacementKey, &PlacementState)> = new.map(|(key, decision)| (key, &decision.state)).collect();
     if new.is_empty() {
@@ -119,14 +122,14 @@ fn pairs(
     for (from, old, objects) in &gone {
         let takers: BTreeSet<&PlacementKey> = objects.iter().flat_map(|object| &takers[object]).copied().collect();
         let heirs = new.iter().filter(|(key, _)| takers.len() == 1 && takers.contains(key));
-        let may_be = |(to, heir): &&(&PlacementKey, &PlacementState)| {
+        let heirs = heirs.filter(|(to, heir)| {
             to.namespace == from.namespace && tenant(fleet, &old.record) == tenant(fleet, &heir.record)
-        };
-        found.extend(heirs.filter(may_be).map(|(to, _)| ((*from).clone(), (*to).clone())));
+        });
+        found.extend(heirs.map(|(to, _)| ((*from).clone(), (*to).clone())));
     }
-    let times = |to: &PlacementKey| found.iter().filter(|(_, other)| other == to).count();
     // Two that became one are neither.
-    found.iter().filter(|(_, to)| times(to) == 1).cloned().collect()
+    let single = found.iter().filter(|(_, to)| found.iter().filter(|(_, other)| other == to).count() == 1);
+    single.cloned().collect()
 }
 
 fn tenant<'a>(fleet: &'a FleetState, record: &PlacementRecord) -> Option<&'a str> {
@@ -141,8 +144,11 @@ fn objects_of(state: &PlacementState) -> impl Iterator<Item = ObjectKey> {
 /// Tells whether a placement has nothing of its own that another could not replace: it is new, it comes back to git while clusters still
 /// hold what it had, or it never had any object, since all of them are another's.
 fn is_open(state: &PlacementState) -> bool {
-    let holds_nothing = |work: &Arc<WorkStatus>| work.inventory.is_known_empty();
-    state.record.removed || state.works.values().all(holds_nothing) && state.record.last_succeeded.is_none()
+    if state.record.removed {
+        return true;
+    }
+    let holds_nothing = state.works.values().all(|work| work.inventory.is_known_empty());
+    holds_nothing && state.record.last_succeeded.is_none()
 }
 
 /// Returns the state of a placement under its new name, without the clusters that it loses with the rename. `new` is what the new name has
@@ -163,8 +169,11 @@ fn moved(old: &PlacementState, new: &PlacementState, lost: &BTreeSet<ClusterName
         let mut binding = binding.as_ref().clone();
         if !new.record.removed {
             // It never got anything.
-            (binding.state, binding.snapshot, binding.started_at) = (BindingState::Scheduled, None, None);
-            (binding.overrides, binding.generation) = (PickedOverrides::default(), binding.generation + 1);
+            binding.state = BindingState::Scheduled;
+            binding.snapshot = None;
+            binding.started_at = None;
+            binding.overrides = PickedOverrides::default();
+            binding.generation += 1;
         }
         state.bindings.insert(name.clone(), Arc::new(binding));
     }
@@ -204,8 +213,12 @@ fn moved(old: &PlacementState, new: &PlacementState, lost: &BTreeSet<ClusterName
 /// An override that names the placement has another snapshot since the same commit. Where it does the same, clusters have it already: it
 /// is not rolled out, and what failed with it has failed.
 fn rename_overrides(state: &mut PlacementState, fleet: &FleetState) {
-    let new_name = |id: OverrideRef| fleet.overrides.renamed(&id).cloned().map(|name| (id, name));
-    let names: BTreeMap<OverrideRef, OverrideRef> = named([&*state]).into_iter().filter_map(new_name).collect();
+    let mut names: BTreeMap<OverrideRef, OverrideRef> = BTreeMap::new();
+    for id in named([&*state]) {
+        if let Some(name) = fleet.overrides.renamed(&id).cloned() {
+            names.insert(id, name);
+        }
+    }
     if names.is_empty() {
         return;
     }
@@ -225,16 +238,14 @@ fn rename_overrides(state: &mut PlacementState, fleet: &FleetState) {
 
 /// Returns by how much the snapshots of a placement get higher indexes under its new name: no index means two contents.
 fn offset(old: &PlacementState, new: &PlacementState) -> u64 {
-    let is_same = |(index, snapshot): (&u64, &Arc<ResourceSnapshot>)| {
-        new.snapshots.get(index).is_none_or(|known| known.hash == snapshot.hash)
-    };
-    let next = new.snapshots.keys().next_back().map_or(0, |last| last + 1);
-    if old.snapshots.iter().all(is_same) { 0 } else { next }
+    let are_same = old.snapshots.iter().all(|(index, snapshot)| {
+        let known = new.snapshots.get(index);
+        known.is_none_or(|known| known.hash == snapshot.hash)
+    });
+    if are_same { 0 } else { new.snapshots.keys().next_back().map_or(0, |last| last + 1) }
 }
 
 fn renamed_record(old: &PlacementState, new: &PlacementState, by: u64) -> PlacementRecord {
-    let higher = |index: Option<u64>| index.map(|index| index + by);
-    let state = |state: SucceededState| SucceededState { snapshot: state.snapshot + by, ..state };
     let record = old.record.clone();
     PlacementRecord {
         key: new.record.key.clone(),
@@ -249,14 +260,18 @@ fn renamed_record(old: &PlacementState, new: &PlacementState, by: u64) -> Placem
         evictions: new.record.evictions.clone(),
         paused: record.paused.or_else(|| new.record.paused.clone()),
         held: record.held.map(|held| HeldSnapshot { index: held.index + by, ..held }),
-        goal: higher(record.goal),
-        last_succeeded: higher(record.last_succeeded),
-        last_automatic: higher(record.last_automatic),
+        goal: record.goal.map(|index| index + by),
+        last_succeeded: record.last_succeeded.map(|index| index + by),
+        last_automatic: record.last_automatic.map(|index| index + by),
         journaled: record.journaled.map(|(index, count)| (index + by, count)),
-        succeeded: record.succeeded.into_iter().map(state).collect(),
-        back: record.back.map(state),
+        succeeded: record.succeeded.into_iter().map(|state| renumbered(state, by)).collect(),
+        back: record.back.map(|state| renumbered(state, by)),
         ..record
     }
+}
+
+fn renumbered(state: SucceededState, by: u64) -> SucceededState {
+    SucceededState { snapshot: state.snapshot + by, ..state }
 }
 
 /// Returns the approvals that protect clusters beside the runs that move to the new name: those that the old name remembers, and those of
@@ -284,8 +299,13 @@ fn left_behind(mut old: PlacementState, to: &PlacementKey) -> PlacementState {
     old.record.renamed_to = Some(to.clone());
     old.runs = Runs::default();
     let record = &mut old.record;
-    (record.paused, record.held, record.goal, record.back, record.failed) = (None, None, None, None, None);
-    (record.halted, record.last_automatic) = (None, None);
+    record.paused = None;
+    record.held = None;
+    record.goal = None;
+    record.back = None;
+    record.failed = None;
+    record.halted = None;
+    record.last_automatic = None;
     old
 }
 

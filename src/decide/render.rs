@@ -37,12 +37,13 @@ pub fn render(fleet: &FleetState, payload: &Payload, cluster: &ClusterName, pick
 
 /// Returns the snapshots of overrides that bindings and runs of these placements name.
 pub fn named<'a>(states: impl IntoIterator<Item = &'a PlacementState>) -> BTreeSet<OverrideRef> {
-    let of = |picked: &'a PickedOverrides| picked.cluster.iter().chain(&picked.namespaced).cloned();
-    let one = |state: &'a PlacementState| {
-        let runs = state.runs.values().flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters);
-        let states = state.record.succeeded.iter().chain(&state.record.back);
-        let states = states.flat_map(SucceededState::override_refs).cloned();
-        state.bindings().map(|b| &b.overrides).chain(runs.map(|c| &c.overrides)).flat_map(of).chain(states)
-    };
-    states.into_iter().flat_map(one).collect()
+    states.into_iter().flat_map(named_by).cloned().collect()
+}
+
+fn named_by(state: &PlacementState) -> impl Iterator<Item = &OverrideRef> {
+    let of_bindings = state.bindings().map(|binding| &binding.overrides);
+    let clusters = state.runs.values().flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters);
+    let picked = of_bindings.chain(clusters.map(|cluster| &cluster.overrides));
+    let succeeded = state.record.succeeded.iter().chain(&state.record.back);
+    picked.flat_map(PickedOverrides::ids).chain(succeeded.flat_map(SucceededState::override_refs))
 }

@@ -70,16 +70,17 @@ impl Pass<'_> {
             self.state.bindings().filter(|binding| binding.deleting).map(|binding| &binding.cluster).collect();
         let mut works = Along::new(&self.state.works);
         let mut records = Along::new(&self.fleet.records);
-        let view = |binding: &Binding| {
+        let mut views = Vec::with_capacity(self.state.bindings.len());
+        for binding in self.state.bindings() {
             let work = works.get(&binding.cluster).map(AsRef::as_ref);
             let heard = self.fleet.heard(&binding.placement, &binding.cluster);
             let health = evaluate(binding, work, &self.state.others.taking_over, heard, &limits, self.now);
             let answers = records.get(&binding.cluster).is_some_and(ClusterRecord::answers);
             // What an older binding has there is being deleted: the cluster is not ready, and nothing is brought until that is gone.
             let had_before = !leaving.contains(&binding.cluster) && self.had_before(&binding.cluster, work);
-            BindingView { had_before, ..BindingView::new(binding, health, !self.is_at(binding, goal), !answers) }
-        };
-        let mut views: Vec<BindingView> = self.state.bindings().map(view).collect();
+            let view = BindingView::new(binding, health, !self.is_at(binding, goal), !answers);
+            views.push(BindingView { had_before, ..view });
+        }
         let failed_before = self.note_failed(&mut views, goal);
         let moves = roll(&views, &failed_before, &limits);
         self.state.record.halted.clone_from(&moves.halted);
@@ -108,23 +109,22 @@ impl Pass<'_> {
     /// failure counts until a person retries it, other content is rolled out, or the cluster is available. A cluster that is tried again, or
     /// has not reported since a start, is not available.
     fn note_failed(&mut self, views: &mut [BindingView], goal: u64) -> BTreeSet<ClusterName> {
-        let is_current = |view: &BindingView| view.state == BindingState::Bound && !view.deleting && !view.outdated;
-        if self.state.record.failed.is_none() && !views.iter().any(|view| is_current(view) && view.failed) {
+        if self.state.record.failed.is_none() && !views.iter().any(|view| is_up_to_date(view) && view.failed) {
             return BTreeSet::new();
         }
         let content = self.content(goal);
         let known = self.state.record.failed.take().filter(|failed| failed.content == content);
         let mut clusters = known.map(|failed| failed.clusters).unwrap_or_default();
-        for view in views.iter_mut().filter(|view| is_current(view)) {
+        for view in views.iter_mut().filter(|view| is_up_to_date(view)) {
             view.failed |= clusters.contains(&view.cluster) && view.ready != Readiness::Ready;
             if view.failed {
-                clusters.insert(view.cluster.clone())
+                clusters.insert(view.cluster.clone());
             } else {
-                clusters.remove(&view.cluster)
-            };
+                clusters.remove(&view.cluster);
+            }
         }
         // One that is to get something else counts until it does: see `bring`.
-        let current = views.iter().filter(|view| is_current(view)).map(|view| &view.cluster);
+        let current = views.iter().filter(|view| is_up_to_date(view)).map(|view| &view.cluster);
         let current: BTreeSet<&ClusterName> = current.collect();
         let others = clusters.iter().filter(|cluster| !current.contains(cluster)).cloned().collect();
         self.state.record.failed =
@@ -137,21 +137,17 @@ impl Pass<'_> {
     fn take_failed_in_runs(&mut self) {
         let Some(goal) = self.goal() else { return };
         let strategy = self.wanted_apply_strategy(goal);
-        let brings_it = |run: &&RunRecord| {
-            run.sequence >= self.state.record.runs_from
-                && run.phase != RunPhase::Superseded
-                && run.frozen.as_ref().is_some_and(|of| of.snapshot == goal && of.apply_strategy == strategy)
-        };
-        let mut runs: Vec<&RunRecord> = self.state.runs.values().filter(brings_it).collect();
+        let recent = self.state.runs.values().filter(|run| run.sequence >= self.state.record.runs_from);
+        let same = recent.filter(|run| {
+            let frozen = run.frozen.as_ref();
+            run.phase != RunPhase::Superseded
+                && frozen.is_some_and(|of| of.snapshot == goal && of.apply_strategy == strategy)
+        });
+        let mut runs: Vec<&RunRecord> = same.collect();
         runs.sort_by_key(|run| run.sequence);
-        // Other overrides may be the repair. One that has left tells nothing: its labels are gone.
-        let gets_another = |cluster: &RunCluster| {
-            self.updated().any(|binding| binding.cluster == cluster.name)
-                && cluster.overrides != self.desired_overrides(&cluster.name, goal)
-        };
         let mut clusters = BTreeSet::new();
         for cluster in runs.into_iter().flat_map(|run| &run.stages).flat_map(|stage| &stage.clusters) {
-            let has_failed = cluster.phase == ClusterPhase::Failed && !gets_another(cluster);
+            let has_failed = cluster.phase == ClusterPhase::Failed && !self.gets_other_overrides(cluster, goal);
             if has_failed {
                 clusters.insert(cluster.name.clone());
             } else if matches!(cluster.phase, ClusterPhase::Succeeded | ClusterPhase::Updating) {
@@ -165,6 +161,13 @@ impl Pass<'_> {
         let known = self.state.record.failed.take().filter(|failed| failed.content == content);
         clusters.extend(known.into_iter().flat_map(|failed| failed.clusters));
         self.state.record.failed = Some(FailedClusters { content, clusters });
+    }
+
+    /// Tells whether a cluster is to get a snapshot with other overrides than a run brought, which may be the repair. One that has left tells
+    /// nothing: its labels are gone.
+    fn gets_other_overrides(&self, cluster: &RunCluster, snapshot: u64) -> bool {
+        self.updated().any(|binding| binding.cluster == cluster.name)
+            && cluster.overrides != self.desired_overrides(&cluster.name, snapshot)
     }
 
     /// Returns the digest of what is rolled out, whichever cluster gets it and whatever the placement's name is: content, overrides and
@@ -193,6 +196,7 @@ impl Pass<'_> {
             let said_to_wait = said.is_some_and(|said| {
                 said.status == ConditionStatus::False && said.observed_generation == binding.generation
             });
+            // Mostly the same as before: only what changes is written.
             if waits == said_to_wait {
                 continue;
             }
@@ -226,8 +230,8 @@ impl Pass<'_> {
             self.note_success();
         }
         for name in &moves.remove {
-            let may_go = |binding: &Arc<Binding>| !is_held(binding) && self.knows_inventory(&binding.cluster);
-            if self.state.bindings.get(name).is_some_and(may_go) {
+            let Some(binding) = self.state.bindings.get(name) else { continue };
+            if !is_held(binding) && self.knows_inventory(&binding.cluster) {
                 self.remove(name);
             }
         }
@@ -235,23 +239,28 @@ impl Pass<'_> {
 
     /// Moves the bindings of a placement that was removed: they go.
     fn roll_removed(&mut self, is_held: impl Fn(&Binding) -> bool) {
-        let may_go = |b: &Binding| self.state.record.permits(PhaseAct::Remove) && !b.deleting && !is_held(b);
+        if !self.state.record.permits(PhaseAct::Remove) {
+            return;
+        }
+        let due = self.state.bindings().filter(|b| !b.deleting && !is_held(b));
         // If a cluster does not answer, what it holds may be unknown, and the gate could not list it.
-        let is_known = |b: &Binding| self.fleet.is_online(&b.cluster) && self.knows_inventory(&b.cluster);
-        let due = self.state.bindings().filter(|b| may_go(b) && is_known(b)).map(|b| b.name.clone());
-        due.collect::<Vec<_>>().iter().for_each(|name| self.remove(name));
+        let known = due.filter(|b| self.fleet.is_online(&b.cluster) && self.knows_inventory(&b.cluster));
+        for name in known.map(|b| b.name.clone()).collect::<Vec<_>>() {
+            self.remove(&name);
+        }
     }
 
     /// Returns the target snapshot of a rolling update: the newest, or the target of a rollback. `None` if the newest is held
     /// and nothing ever succeeded.
     fn goal(&self) -> Option<u64> {
         let record = &self.state.record;
-        let kept = |goal: &u64| self.state.snapshots.contains_key(goal);
+        let snapshots = &self.state.snapshots;
         let newest = self.state.newest()?;
         let is_held = record.held.as_ref().is_some_and(|held| held.hash == newest.hash);
-        let succeeded = record.last_succeeded.filter(|index| kept(index) && !self.are_alike(*index, newest.index));
+        let succeeded = record.last_succeeded.filter(|index| snapshots.contains_key(index));
+        let succeeded = succeeded.filter(|index| !self.are_alike(*index, newest.index));
         let otherwise = if is_held { succeeded } else { Some(newest.index) };
-        record.goal.filter(kept).or(otherwise)
+        record.goal.filter(|goal| snapshots.contains_key(goal)).or(otherwise)
     }
 
     /// Returns the snapshots that clusters may get: the newest, the one of a rolling update, those of unfinished runs.
@@ -319,14 +328,19 @@ impl Pass<'_> {
     /// Returns the bindings whose clusters failed with their assigned snapshot.
     pub fn failed_bindings(&self) -> Vec<String> {
         let Ok(limits) = self.limits() else { return Vec::new() };
-        let has_failed = |binding: &&Binding| {
+        let bound = self.state.bindings().filter(|b| b.state == BindingState::Bound && !b.deleting);
+        let failed = bound.filter(|binding| {
             let work = self.state.works.get(&binding.cluster).map(AsRef::as_ref);
-            let is_bound = binding.state == BindingState::Bound && !binding.deleting;
             let heard = self.fleet.heard(&binding.placement, &binding.cluster);
-            is_bound && evaluate(binding, work, &self.state.others.taking_over, heard, &limits, self.now).failed
-        };
-        self.state.bindings().filter(has_failed).map(|binding| binding.name.clone()).collect()
+            evaluate(binding, work, &self.state.others.taking_over, heard, &limits, self.now).failed
+        });
+        failed.map(|binding| binding.name.clone()).collect()
     }
+}
+
+/// Tells whether a cluster is bound to what is rolled out.
+fn is_up_to_date(view: &BindingView) -> bool {
+    view.state == BindingState::Bound && !view.deleting && !view.outdated
 }
 
 /// Evaluates a binding from its cluster's last report and since when the cluster reports again. What other placements still have there and
@@ -357,9 +371,8 @@ fn lacks_only(work: &WorkStatus, awaited: &BTreeSet<ObjectKey>) -> bool {
             && manifest.differences.is_empty()
             && awaited.contains(&manifest.id.key())
     };
-    let is_well = |manifest: &ManifestStatus| {
-        manifest.applied == ApplyOutcome::Applied && manifest.availability != Some(Availability::Failed)
-    };
-    work.manifests.iter().all(|manifest| is_well(manifest) || is_of_another(manifest))
-        && work.manifests.iter().any(is_of_another)
+    let mut others = work.manifests.iter().filter(|manifest| {
+        manifest.applied != ApplyOutcome::Applied || manifest.availability == Some(Availability::Failed)
+    });
+    others.all(is_of_another) && work.manifests.iter().any(is_of_another)
 }

@@ -7,10 +7,11 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::Pass;
+use super::follow_up::is_rollback;
 use super::strategies::Strategy;
 use super::unready::Unready;
 use crate::rollout::staged::{PlannedStage, stages};
-use model::api::staged::Stage;
+use model::api::staged::StageTask;
 use model::id::{ClusterName, Digest};
 use model::overrides::PickedOverrides;
 use model::records::Binding;
@@ -38,11 +39,11 @@ impl Pass<'_> {
         if !self.policy_is_settled() {
             to_delete.clear();
         }
-        let labels = |binding: &&Binding| {
+        let clusters = to_update.iter().map(|binding| {
             let member = self.fleet.clusters.get(binding.cluster.as_str());
             (binding.cluster.clone(), member.map(|member| member.labels.clone()).unwrap_or_default())
-        };
-        let clusters: BTreeMap<ClusterName, BTreeMap<String, String>> = to_update.iter().map(labels).collect();
+        });
+        let clusters: BTreeMap<ClusterName, BTreeMap<String, String>> = clusters.collect();
         let mut planned = stages(&strategy.spec, strategy.in_no_stage, &clusters)
             .map_err(|error| Unready::Refused(format!("the stages of {} cannot be computed: {error}", run.strategy)))?;
         if let RunCause::FollowUp { of } = &run.cause
@@ -64,29 +65,10 @@ impl Pass<'_> {
         run: &RunRecord,
         snapshot: u64,
     ) -> StageRecord {
-        let asks = !matches!(run.cause, RunCause::Rollback { .. }) || !self.has_passed(snapshot, &planned.name);
+        let asks = !is_rollback(run) || !self.has_passed(snapshot, &planned.name);
         let stage = strategy.spec.stages.iter().find(|stage| asks && stage.name == planned.name);
-        let tasks = |of: fn(&Stage) -> &Vec<model::api::staged::StageTask>| {
-            let tasks = stage.into_iter().flat_map(of);
-            let record = |task: &model::api::staged::StageTask| TaskRecord {
-                type_: task.type_,
-                wanted_by: WantedBy::Strategy,
-                wait: task.wait(),
-                expired: false,
-                asked_at: None,
-                done_at: None,
-                approvals: Vec::new(),
-            };
-            tasks.map(record).collect()
-        };
-        let cluster = |name: &ClusterName| RunCluster {
-            name: name.clone(),
-            phase: ClusterPhase::Pending,
-            since: self.now,
-            started_at: None,
-            overrides: self.overrides_of(run, name, snapshot),
-            message: String::new(),
-        };
+        let clusters = planned.clusters.iter();
+        let clusters = clusters.map(|name| self.run_cluster(name, self.overrides_of(run, name, snapshot)));
         StageRecord {
             name: planned.name.clone(),
             max_concurrency: planned.max_concurrency,
@@ -95,14 +77,26 @@ impl Pass<'_> {
             started_at: None,
             ended_at: None,
             digest: Digest::from(""),
-            before: tasks(|stage| &stage.before_stage_tasks),
-            after: tasks(|stage| &stage.after_stage_tasks),
+            before: stage.map(|stage| task_records(&stage.before_stage_tasks)).unwrap_or_default(),
+            after: stage.map(|stage| task_records(&stage.after_stage_tasks)).unwrap_or_default(),
             checks: match strategy.checks.get(&planned.name) {
                 Some(checks) if asks => Some(ChecksRecord::new(checks.clone())),
                 _ => None,
             },
-            clusters: planned.clusters.iter().map(cluster).collect(),
+            clusters: clusters.collect(),
             while_empty: None,
+        }
+    }
+
+    /// Returns the record of a cluster whose turn in a run has not come yet.
+    fn run_cluster(&self, name: &ClusterName, overrides: PickedOverrides) -> RunCluster {
+        RunCluster {
+            name: name.clone(),
+            phase: ClusterPhase::Pending,
+            since: self.now,
+            started_at: None,
+            overrides,
+            message: String::new(),
         }
     }
 
@@ -112,16 +106,13 @@ impl Pass<'_> {
         if let Some(back) = self.overrides_back(cluster, snapshot, &self.picked_today(cluster, snapshot)) {
             return back;
         }
-        let is_kept = |picked: &&PickedOverrides| self.are_kept(picked);
         let passed = self.state.runs.values().filter(|earlier| {
-            matches!(run.cause, RunCause::Rollback { .. })
-                && earlier.phase == RunPhase::Succeeded
-                && earlier.snapshot() == Some(snapshot)
+            is_rollback(run) && earlier.phase == RunPhase::Succeeded && earlier.snapshot() == Some(snapshot)
         });
         let clusters = passed.flat_map(|earlier| earlier.stages.iter().map(move |stage| (earlier.sequence, stage)));
         let clusters = clusters.flat_map(|(sequence, stage)| stage.clusters.iter().map(move |found| (sequence, found)));
         let then = clusters.filter(|(_, found)| found.name == *cluster).max_by_key(|(sequence, _)| *sequence);
-        let then = then.map(|(_, found)| &found.overrides).filter(is_kept);
+        let then = then.map(|(_, found)| &found.overrides).filter(|picked| self.are_kept(picked));
         then.cloned().unwrap_or_else(|| self.desired_overrides(cluster, snapshot))
     }
 
@@ -129,20 +120,13 @@ impl Pass<'_> {
     /// in the stage. A stage without clusters has no gates.
     pub(super) fn has_passed(&self, snapshot: u64, stage: &str) -> bool {
         let runs = self.state.runs.values();
-        let mut runs = runs.filter(|run| run.phase == RunPhase::Succeeded && run.snapshot() == Some(snapshot));
-        let has_passed = |found: &StageRecord| found.name == stage && found.phase == StagePhase::Succeeded;
-        self.state.record.last_succeeded == Some(snapshot) || runs.any(|run| run.stages.iter().any(has_passed))
+        let runs = runs.filter(|run| run.phase == RunPhase::Succeeded && run.snapshot() == Some(snapshot));
+        let mut passed = runs.flat_map(|run| &run.stages).filter(|found| found.phase == StagePhase::Succeeded);
+        self.state.record.last_succeeded == Some(snapshot) || passed.any(|found| found.name == stage)
     }
 
     pub(super) fn deletion_stage(&self, clusters: &BTreeSet<ClusterName>) -> StageRecord {
-        let cluster = |name: &ClusterName| RunCluster {
-            name: name.clone(),
-            phase: ClusterPhase::Pending,
-            since: self.now,
-            started_at: None,
-            overrides: PickedOverrides::default(),
-            message: String::new(),
-        };
+        let removed = clusters.iter().map(|name| self.run_cluster(name, PickedOverrides::default()));
         StageRecord {
             name: DELETION_STAGE.to_owned(),
             // Source: KubeFleet, whose deletion stage removes all at once.
@@ -155,7 +139,7 @@ impl Pass<'_> {
             before: Vec::new(),
             after: Vec::new(),
             checks: None,
-            clusters: clusters.iter().map(cluster).collect(),
+            clusters: removed.collect(),
             while_empty: None,
         }
     }
@@ -185,21 +169,41 @@ impl Pass<'_> {
 
     /// Returns the stages of a run with the clusters it has moved, as a rollback visits them, including clusters to retry.
     pub(super) fn touched(&self, bad: &RunRecord) -> Vec<PlannedStage> {
-        let is_there = |cluster: &RunCluster| {
-            let mut bindings = self.state.bindings.values().filter(|binding| binding.cluster == cluster.name);
-            bindings.any(|binding| binding.snapshot.is_some() && binding.snapshot == bad.snapshot())
-        };
-        let is_touched = |cluster: &&RunCluster| match cluster.phase {
+        let mut planned = Vec::with_capacity(bad.stages.len());
+        for stage in &bad.stages {
+            let touched = stage.clusters.iter().filter(|cluster| self.has_touched(bad, cluster));
+            planned.push(PlannedStage {
+                name: stage.name.clone(),
+                clusters: touched.map(|cluster| cluster.name.clone()).collect(),
+                max_concurrency: stage.max_concurrency,
+            });
+        }
+        planned
+    }
+
+    fn has_touched(&self, bad: &RunRecord, cluster: &RunCluster) -> bool {
+        match cluster.phase {
             ClusterPhase::Updating | ClusterPhase::Succeeded | ClusterPhase::Failed => true,
             // A failed cluster that waits for a retry, one that was on its way when the run ended, or one whose turn never came: the
             // binding tells which.
-            ClusterPhase::Pending | ClusterPhase::Deferred | ClusterPhase::Skipped => is_there(cluster),
-        };
-        let planned = |stage: &StageRecord| PlannedStage {
-            name: stage.name.clone(),
-            clusters: stage.clusters.iter().filter(is_touched).map(|cluster| cluster.name.clone()).collect(),
-            max_concurrency: stage.max_concurrency,
-        };
-        bad.stages.iter().map(planned).collect()
+            ClusterPhase::Pending | ClusterPhase::Deferred | ClusterPhase::Skipped => {
+                let mut bindings = self.state.bindings().filter(|binding| binding.cluster == cluster.name);
+                bindings.any(|binding| binding.snapshot.is_some() && binding.snapshot == bad.snapshot())
+            }
+        }
     }
+}
+
+/// Returns the records of a strategy's tasks before they are asked.
+fn task_records(tasks: &[StageTask]) -> Vec<TaskRecord> {
+    let records = tasks.iter().map(|task| TaskRecord {
+        type_: task.type_,
+        wanted_by: WantedBy::Strategy,
+        wait: task.wait(),
+        expired: false,
+        asked_at: None,
+        done_at: None,
+        approvals: Vec::new(),
+    });
+    records.collect()
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::Pass;
+use super::follow_up::{is_follow_up, is_rollback};
 use super::strategies::WrittenRun;
 use super::unready::Unready;
 use crate::rollout::staged::{failed_checks, phases::end_run};
@@ -13,8 +14,7 @@ use model::api::annotations::{ON_FAILURE, STAGED_UPDATE_STRATEGY, WHEN_SUPERSEDE
 use model::api::staged::RunState;
 use model::journal::JournalKind;
 use model::placement_phase::PhaseAct;
-use model::records::{Binding, BindingState};
-use model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase, StageRecord};
+use model::runs::{ClusterPhase, RunCause, RunPhase, RunRecord, StagePhase};
 
 /// Finished runs that are kept for a placement, beside those that git still has.
 const FINISHED_RUNS_MAX: usize = 10;
@@ -57,16 +57,11 @@ impl Pass<'_> {
     pub(super) fn refuse_runs(&mut self) {
         let why = "the placement is of strategy RollingUpdate, which moves by itself; set strategy.type External";
         self.follow_written_runs();
-        let begun = self.state.runs.values().filter(|run| run.frozen.is_some());
-        let begun: Vec<(u64, String, bool)> =
-            begun.map(|run| (run.sequence, run.name.clone(), run.phase.is_final())).collect();
-        for (_, name, _) in begun.iter().filter(|(_, _, is_over)| !is_over) {
-            self.end_run(name, RunPhase::Failed, why);
-        }
+        let newest = self.fail_runs(|run| run.frozen.is_some(), why);
         // Before the runs become history: the call reads the approvals of the last one.
         self.pause_without_stages();
-        if let Some((newest, ..)) = begun.iter().max() {
-            self.leave_behind(*newest);
+        if let Some(newest) = newest {
+            self.leave_behind(newest);
             // If stages return, the newest snapshot gets a run.
             self.state.record.last_automatic = None;
         }
@@ -77,21 +72,28 @@ impl Pass<'_> {
             if run.sequence < self.state.record.runs_from {
                 run.sequence = sequence;
             }
-            (run.refused, run.message) = (true, why.to_owned());
+            run.refused = true;
+            run.message = why.to_owned();
         }
     }
 
     /// Ends the runs of snapshots before one, and marks them as history.
     pub(super) fn leave_older_runs_behind(&mut self, snapshot: u64, why: &str) {
-        let older = self.state.runs.values().filter(|run| run.snapshot().is_some_and(|index| index < snapshot));
-        let older: Vec<(u64, String, bool)> =
-            older.map(|run| (run.sequence, run.name.clone(), run.phase.is_final())).collect();
-        for (_, name, _) in older.iter().filter(|(_, _, is_over)| !is_over) {
-            self.end_run(name, RunPhase::Failed, why);
+        let newest = self.fail_runs(|run| run.snapshot().is_some_and(|index| index < snapshot), why);
+        if let Some(newest) = newest {
+            self.leave_behind(newest);
         }
-        if let Some((newest, ..)) = older.iter().max() {
-            self.leave_behind(*newest);
+    }
+
+    /// Ends the unfinished ones of some runs. Returns the number of the newest of all of them.
+    fn fail_runs(&mut self, are_meant: impl Fn(&RunRecord) -> bool, why: &str) -> Option<u64> {
+        let meant = self.state.runs.values().filter(|run| are_meant(run));
+        let newest = meant.map(|run| run.sequence).max();
+        let unfinished = self.state.runs.values().filter(|run| are_meant(run) && !run.phase.is_final());
+        for name in unfinished.map(|run| run.name.clone()).collect::<Vec<_>>() {
+            self.end_run(&name, RunPhase::Failed, why);
         }
+        newest
     }
 
     /// Marks the runs up to a sequence as history: clusters have left their snapshots and must not return to them.
@@ -105,8 +107,11 @@ impl Pass<'_> {
         let fleet = self.fleet;
         let key = self.state.record.key.clone();
         let said = |run: &RunRecord| Some(fleet.staged.strategy(&key, &run.strategy)?.approvers.clone());
-        let differs = |run: &RunRecord| !run.phase.is_final() && said(run).is_some_and(|said| said != run.approvers);
-        for run in self.state.runs.some_mut(differs) {
+        let differing = self.state.runs.some_mut(|run| {
+            let is_open = !run.phase.is_final();
+            is_open && said(run).is_some_and(|said| said != run.approvers)
+        });
+        for run in differing {
             run.approvers = said(run).flatten();
         }
     }
@@ -140,9 +145,8 @@ impl Pass<'_> {
     fn follow_written_runs(&mut self) {
         let key = self.state.record.key.clone();
         let written: BTreeMap<&String, &WrittenRun> = self.fleet.staged.runs(&key).collect();
-        let is_gone =
-            |run: &&RunRecord| matches!(run.cause, RunCause::Written { .. }) && !written.contains_key(&run.name);
-        let gone: Vec<String> = self.state.runs.values().filter(is_gone).map(|run| run.name.clone()).collect();
+        let gone = self.state.runs.values().filter(|run| is_written(run) && !written.contains_key(&run.name));
+        let gone: Vec<String> = gone.map(|run| run.name.clone()).collect();
         for name in gone {
             self.remember_approvals(&name);
             if let Some(run) = self.state.runs.remove(&name)
@@ -170,7 +174,7 @@ impl Pass<'_> {
                     }
                 }
                 // An active automatic run has the name and keeps it.
-                Some(run) if !run.phase.is_final() && !matches!(run.cause, RunCause::Written { .. }) => {}
+                Some(run) if !run.phase.is_final() && !is_written(run) => {}
                 known => {
                     if let Some(moved) = known.filter(|run| run.frozen.is_some()).map(|run| run.sequence) {
                         self.leave_behind(moved);
@@ -221,14 +225,16 @@ impl Pass<'_> {
     /// Restarts the written run whose snapshot is held, where no other waits to bring it. Returns the name of the one that brings it, if there
     /// is one.
     pub fn begin_written_again(&mut self, index: u64) -> Option<String> {
-        let waits = |run: &&RunRecord| run.frozen.is_none() && !run.phase.is_final() && run.wanted_snapshot.is_none();
-        if let Some(waiting) = self.state.runs.values().find(waits) {
+        let waiting = self.state.runs.values().find(|run| {
+            let has_begun = run.frozen.is_some() || run.phase.is_final();
+            !has_begun && run.wanted_snapshot.is_none()
+        });
+        if let Some(waiting) = waiting {
             return Some(waiting.name.clone());
         }
-        let is_it = |run: &&RunRecord| {
-            matches!(run.cause, RunCause::Written { .. }) && run.phase.is_final() && run.snapshot() == Some(index)
-        };
-        let ended = self.state.runs.values().filter(is_it).max_by_key(|run| run.sequence)?.clone();
+        let ended = self.state.runs.values().filter(|run| is_written(run) && run.phase.is_final());
+        let bringing = ended.filter(|run| run.snapshot() == Some(index));
+        let ended = bringing.max_by_key(|run| run.sequence)?.clone();
         self.leave_behind(ended.sequence);
         self.begin_run(ended.name.clone(), ended.cause, ended.strategy, ended.wanted_snapshot, ended.state);
         Some(ended.name)
@@ -249,9 +255,11 @@ impl Pass<'_> {
     /// rejected.
     fn begin_automatic_run(&mut self) {
         let Some(strategy) = self.state.record.annotations.get(STAGED_UPDATE_STRATEGY).cloned() else { return };
-        let is_waiting = |run: &RunRecord| run.cause == RunCause::Snapshot && run.phase == RunPhase::Pending;
-        let is_to_follow = |run: &RunRecord| is_waiting(run) && run.frozen.is_none() && run.strategy != strategy;
-        for run in self.state.runs.some_mut(is_to_follow) {
+        let other = self.state.runs.some_mut(|run| {
+            let is_to_follow = is_waiting_automatic(run) && run.frozen.is_none();
+            is_to_follow && run.strategy != strategy
+        });
+        for run in other {
             run.strategy.clone_from(&strategy);
         }
         let Some((index, hash)) = self.state.newest().map(|newest| (newest.index, newest.hash.clone())) else { return };
@@ -267,8 +275,8 @@ impl Pass<'_> {
         self.state.record.last_automatic = Some(index);
         let name = self.free_name(&format!("{}-{index}", self.state.record.key.name));
         // Of several waiting runs only the newest is kept.
-        let waiting = self.state.runs.values().filter(|run| is_waiting(run)).map(|run| run.name.clone()).collect();
-        self.supersede(waiting, &name);
+        let waiting = self.state.runs.values().filter(|run| is_waiting_automatic(run));
+        self.supersede(waiting.map(|run| run.name.clone()).collect(), &name);
         self.begin_run(name, RunCause::Snapshot, strategy, Some(index), None);
     }
 
@@ -276,27 +284,23 @@ impl Pass<'_> {
     /// run, or one that cannot continue, does; not a rollback for what was queued before it, since clusters may be away for a moment.
     /// Otherwise only the run of a snapshot replaces it, unless the placement says `Queue`.
     fn gives_way(&self, run: &RunRecord, to: &RunRecord) -> bool {
-        let is_written = |run: &RunRecord| matches!(run.cause, RunCause::Written { .. });
-        let repairs = |run: &RunRecord| {
-            let is_follow_up = matches!(to.cause, RunCause::FollowUp { .. });
-            run.phase == RunPhase::Halted
-                && is_follow_up
-                && run.snapshot() == to.snapshot()
-                && run.sequence < to.sequence
-        };
+        let is_repaired = run.phase == RunPhase::Halted
+            && is_follow_up(to)
+            && run.snapshot() == to.snapshot()
+            && run.sequence < to.sequence;
         // A rollback does not wait for the run of clusters that joined.
-        let is_urgent = matches!(to.cause, RunCause::Rollback { .. }) && matches!(run.cause, RunCause::FollowUp { .. });
-        let may_take = is_written(to) || to.cause == RunCause::Snapshot || repairs(run) || is_urgent;
+        let is_urgent = is_rollback(to) && is_follow_up(run);
+        let may_take = is_written(to) || to.cause == RunCause::Snapshot || is_repaired || is_urgent;
         if run.phase.is_final() || run.name == to.name || is_written(run) || !may_take {
             return false;
         }
         let queues = self.state.record.annotations.get(WHEN_SUPERSEDED).is_some_and(|value| value == "Queue");
         // A run that was queued before the rollback starts after it. One that cannot begin would take it back later.
-        let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
-        let waited_before = is_rollback && !run.refused && to.created_at < run.created_at;
+        let waited_before = is_rollback(run) && !run.refused && to.created_at < run.created_at;
         let is_replaced = !queues && !is_written(to) && run.snapshot() != to.snapshot() && !waited_before;
         // A rollback that has its clusters goes first, though none has begun.
-        let is_waiting = run.phase == RunPhase::Pending && !(run.frozen.is_some() && is_rollback) && !waited_before;
+        let is_waiting =
+            run.phase == RunPhase::Pending && !(run.frozen.is_some() && is_rollback(run)) && !waited_before;
         let is_stuck = run.phase == RunPhase::Halted || waits_for_absent(run) && !waited_before;
         is_stuck || is_urgent || (run.sequence < to.sequence && (is_replaced || is_waiting))
     }
@@ -304,7 +308,7 @@ impl Pass<'_> {
     /// Returns the rollback that was requested while a run was queued, and that has not started, because its payload is not read yet.
     fn rollback_ahead(&self, run: &RunRecord) -> Option<&RunRecord> {
         let mut waiting = self.state.runs.values().filter(|other| other.phase == RunPhase::Pending && !other.refused);
-        waiting.find(|other| matches!(other.cause, RunCause::Rollback { .. }) && run.created_at < other.created_at)
+        waiting.find(|other| is_rollback(other) && run.created_at < other.created_at)
     }
 
     fn supersede(&mut self, runs: Vec<String>, by: &str) {
@@ -314,27 +318,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Tells whether a binding is assigned a snapshot in the form that the placement wants now.
-    pub(super) fn is_at(&self, binding: &Binding, index: u64) -> bool {
-        binding.state == BindingState::Bound
-            && binding.snapshot == Some(index)
-            && binding.apply_strategy == self.wanted_apply_strategy(index)
-            && binding.overrides == self.desired_overrides(&binding.cluster, index)
-    }
-
-    /// Tells whether every picked cluster that runs update is assigned a snapshot, and no removal is left.
-    pub(super) fn is_right_everywhere(&self, index: u64) -> bool {
-        let is_right = |binding: &Binding| self.is_at(binding, index) || self.state.record.ignores(binding);
-        self.state.bindings().all(|binding| !binding.deleting && is_right(binding))
-    }
-
     /// Starts pending runs that can start, if none is active or the active one gives way. The active one ends only at that
     /// moment, so a run that cannot start stops nobody. Rollbacks come first.
     fn freeze_next(&mut self) {
         let pending = self.state.runs.values().filter(|run| run.phase == RunPhase::Pending && run.frozen.is_none());
-        let mut pending: Vec<(bool, u64, String)> = pending
-            .map(|run| (!matches!(run.cause, RunCause::Rollback { .. }), run.sequence, run.name.clone()))
-            .collect();
+        let mut pending: Vec<(bool, u64, String)> =
+            pending.map(|run| (!is_rollback(run), run.sequence, run.name.clone())).collect();
         pending.sort();
         for (_, _, name) in pending {
             let known = self.state.runs.get(&name).filter(|run| run.phase == RunPhase::Pending);
@@ -350,28 +339,31 @@ impl Pass<'_> {
                 Some(other) => Err(Unready::Waits(format!("waits until the run {} is finished", other.name))),
                 None => self.freeze(&mut run),
             };
-            match outcome {
+            let is_refused = matches!(outcome, Err(Unready::Refused(_)));
+            let message = match outcome {
                 Ok(()) => {
                     let others = self.state.runs.values().filter(|other| self.gives_way(other, &run));
                     self.supersede(others.map(|other| other.name.clone()).collect(), &name);
                     let facts = json!({"run": name, "snapshot": run.snapshot()});
                     self.note(JournalKind::RunStarted, None, facts);
-                    (run.refused, run.message) = (false, String::new());
                     self.renumber(&mut run);
+                    String::new()
                 }
-                Err(Unready::Waits(why)) => (run.refused, run.message) = (false, why),
+                Err(Unready::Waits(why)) => why,
                 Err(Unready::WithoutClusters) => {
-                    (run.refused, run.message) = (false, "waits until a cluster is picked".to_owned());
                     run.without_clusters = true;
+                    "waits until a cluster is picked".to_owned()
                 }
                 Err(Unready::Refused(why)) => {
                     // Each decision tries again: the journal gets each reason once.
                     if !run.refused || run.message != why {
                         self.note(JournalKind::RunRefused, None, json!({"run": name, "message": why}));
                     }
-                    (run.refused, run.message) = (true, why);
+                    why
                 }
-            }
+            };
+            run.refused = is_refused;
+            run.message = message;
             self.state.runs.insert(run);
         }
     }
@@ -379,9 +371,8 @@ impl Pass<'_> {
     fn roll_back_on_failure(&mut self) {
         let is_wished = self.state.record.annotations.get(ON_FAILURE).is_some_and(|value| value == "Rollback");
         // A failed rollback halts for a person: its target has just failed.
-        let is_meant = |run: &&RunRecord| is_wished && !matches!(run.cause, RunCause::Rollback { .. });
         let halted = self.active_run().filter(|run| run.phase == RunPhase::Halted);
-        let Some(run) = halted.filter(is_meant) else { return };
+        let Some(run) = halted.filter(|run| is_wished && !is_rollback(run)) else { return };
         let name = run.name.clone();
         let snapshot = run.snapshot();
         // The same content would be held and rolled out again immediately. What a person rolled back does not come back by itself.
@@ -449,9 +440,9 @@ impl Pass<'_> {
 
     /// Moves waiting runs after one that goes first: their snapshots are newer, and stay.
     fn line_up_after(&mut self, first: &str, sequence: u64) {
-        let is_waiting = |run: &RunRecord| run.frozen.is_none() && !run.phase.is_final() && run.name != first;
-        let waiting = self.state.runs.values().filter(|run| is_waiting(run));
-        let mut waiting: Vec<(u64, String)> = waiting.map(|run| (run.sequence, run.name.clone())).collect();
+        let waiting = self.state.runs.values().filter(|run| run.frozen.is_none() && !run.phase.is_final());
+        let others = waiting.filter(|run| run.name != first);
+        let mut waiting: Vec<(u64, String)> = others.map(|run| (run.sequence, run.name.clone())).collect();
         waiting.sort();
         for (sequence, (_, name)) in (sequence + 1..).zip(waiting) {
             if let Some(run) = self.state.runs.get_mut(&name) {
@@ -461,12 +452,8 @@ impl Pass<'_> {
     }
 
     fn forget_old_runs(&mut self) {
-        let finished = self
-            .state
-            .runs
-            .values()
-            // Written runs stay as long as their documents: a forgotten one would start again.
-            .filter(|run| run.phase.is_final() && !matches!(run.cause, RunCause::Written { .. }));
+        // Written runs stay as long as their documents: a forgotten one would start again.
+        let finished = self.state.runs.values().filter(|run| run.phase.is_final() && !is_written(run));
         let mut finished: Vec<(u64, String)> = finished.map(|run| (run.sequence, run.name.clone())).collect();
         finished.sort();
         let surplus = finished.len().saturating_sub(FINISHED_RUNS_MAX);
@@ -477,14 +464,24 @@ impl Pass<'_> {
     }
 }
 
+fn is_written(run: &RunRecord) -> bool {
+    matches!(run.cause, RunCause::Written { .. })
+}
+
+/// Tells whether a run of a new snapshot has not updated any cluster yet.
+fn is_waiting_automatic(run: &RunRecord) -> bool {
+    run.cause == RunCause::Snapshot && run.phase == RunPhase::Pending
+}
+
 /// Tells whether an older run waits only for offline clusters, possibly forever.
 fn waits_for_absent(run: &RunRecord) -> bool {
     use ClusterPhase::{Deferred, Skipped, Succeeded};
     let stage = run.stages.iter().find(|stage| !stage.phase.is_done());
-    let is_over =
-        |stage: &StageRecord| stage.clusters.iter().all(|c| matches!(c.phase, Deferred | Succeeded | Skipped));
-    let waits = stage.is_some_and(|stage| stage.phase == StagePhase::Updating && is_over(stage));
-    waits && matches!(run.cause, RunCause::FollowUp { .. } | RunCause::Rollback { .. })
+    let waits = stage.is_some_and(|stage| {
+        let is_over = stage.clusters.iter().all(|c| matches!(c.phase, Deferred | Succeeded | Skipped));
+        stage.phase == StagePhase::Updating && is_over
+    });
+    waits && (is_follow_up(run) || is_rollback(run))
 }
 
 fn wanted_snapshot(document: &WrittenRun) -> Option<u64> {

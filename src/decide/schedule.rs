@@ -11,7 +11,7 @@ use super::state::{FleetState, PlacementState};
 use super::{Pass, evaluate};
 use crate::snapshot::{Next, next_snapshot, policy_hash, scheduled_policy};
 use model::api::annotations::OCM_PLACEMENT;
-use model::api::condition::{Condition, ConditionStatus};
+use model::api::condition::ConditionStatus;
 use model::cluster::Cluster;
 use model::conditions::ConditionType;
 use model::id::ClusterName;
@@ -157,11 +157,11 @@ impl Pass<'_> {
             let picked = self.permitted_clusters(decided.clusters()).into_keys();
             return picked.filter(|cluster| clusters.contains(cluster)).collect();
         }
-        let with_namespace = |(name, cluster): (&ClusterName, &Cluster)| {
+        let with_namespace = self.fleet.clusters.iter().map(|(name, cluster)| {
             let namespaces = if clusters.contains(name) { None } else { cluster.namespaces.clone() };
             (name.clone(), Cluster { namespaces, ..cluster.clone() })
-        };
-        let fleet = self.fleet.clusters.iter().map(with_namespace).collect();
+        });
+        let fleet = with_namespace.collect();
         let key = &self.state.record.key;
         let policy = scheduled_policy(key, self.state.wanted_policy());
         let bindings = self.state.shared_bindings();
@@ -221,9 +221,13 @@ impl Pass<'_> {
         }
         // Another placement has taken everything over meanwhile: it is delivered again, within the limits.
         let returns = known.is_some_and(|known| known.state == BindingState::Unscheduled && !known.deleting);
-        let is_empty = || self.state.works.get(&binding.cluster).is_some_and(|work| work.inventory.is_known_empty());
-        if returns && binding.state == BindingState::Bound && is_empty() {
-            (binding.state, binding.snapshot, binding.started_at) = (BindingState::Scheduled, None, None);
+        if returns
+            && binding.state == BindingState::Bound
+            && self.state.works.get(&binding.cluster).is_some_and(|work| work.inventory.is_known_empty())
+        {
+            binding.state = BindingState::Scheduled;
+            binding.snapshot = None;
+            binding.started_at = None;
             binding.overrides = PickedOverrides::default();
         }
         self.change(&binding.name.clone(), BindingEdit::Put(Box::new(binding)));
@@ -281,8 +285,8 @@ impl Pass<'_> {
         }
         let evaluated = self.state.record.evictions.iter().filter(|(name, _)| !known.contains_key(*name));
         for (name, eviction) in evaluated.map(|(name, eviction)| (name.clone(), eviction.clone())).collect::<Vec<_>>() {
-            let is_executed = |c: &Condition| c.type_ == ConditionType::Executed && c.status == ConditionStatus::True;
-            let executed = eviction.conditions.iter().any(is_executed);
+            let mut conditions = eviction.conditions.iter();
+            let executed = conditions.any(|c| c.type_ == ConditionType::Executed && c.status == ConditionStatus::True);
             let facts = json!({"eviction": name, "executed": executed});
             self.note(JournalKind::EvictionJudged, Some(&eviction.cluster), facts);
         }

@@ -54,7 +54,8 @@ impl Pass<'_> {
         if record.spec.strategy.type_ != StrategyType::External || record.held.as_ref().is_some_and(|held| held.returns)
         {
             // Most members have all of it: no gate asks for it again.
-            (record.goal, record.last_succeeded) = (Some(index), Some(index));
+            record.goal = Some(index);
+            record.last_succeeded = Some(index);
         }
     }
 
@@ -68,9 +69,10 @@ impl Pass<'_> {
             return;
         }
         let index = found.held.index;
-        let is_free = |b: &&Binding| b.state == BindingState::Scheduled && !b.deleting && b.snapshot.is_none();
-        let free = self.state.bindings().filter(is_free).filter(|b| holders.has(&b.cluster, &found.held));
-        for (name, cluster) in free.map(|b| (b.name.clone(), b.cluster.clone())).collect::<Vec<_>>() {
+        let scheduled = self.state.bindings().filter(|b| b.state == BindingState::Scheduled && !b.deleting);
+        let free = scheduled.filter(|b| b.snapshot.is_none());
+        let holding = free.filter(|b| holders.has(&b.cluster, &found.held));
+        for (name, cluster) in holding.map(|b| (b.name.clone(), b.cluster.clone())).collect::<Vec<_>>() {
             let overrides = self.desired_overrides(&cluster, index);
             self.bring(&name, index, self.wanted_apply_strategy(index), overrides);
         }
@@ -90,10 +92,11 @@ impl Pass<'_> {
     /// restored from. They keep it until they are bound again, because the old binding would roll them back.
     pub(super) fn unbind_clusters_ahead(&mut self) {
         let Some(ahead) = self.fleet.ahead.get(&self.state.record.key) else { return };
-        let is_ahead = |b: &&Binding| {
-            !b.deleting && b.snapshot.is_some_and(|assigned| ahead.get(&b.cluster).is_some_and(|held| assigned < *held))
-        };
-        let found: Vec<Binding> = self.state.bindings().filter(is_ahead).cloned().collect();
+        let older = self.state.bindings().filter(|b| {
+            let held = ahead.get(&b.cluster);
+            !b.deleting && b.snapshot.zip(held).is_some_and(|(assigned, held)| assigned < *held)
+        });
+        let found: Vec<Binding> = older.cloned().collect();
         self.change_all(found.iter().map(|binding| (binding.name.clone(), BindingEdit::Unassign)));
         // A run from the backup would return the cluster to its own snapshot.
         if let Some(newest) = ahead.values().max()
@@ -181,12 +184,12 @@ impl Pass<'_> {
             frozen = freeze_variants(frozen, reads, &variants, &self.accepted_commit(), newest);
             of_clusters = Some(variants);
         }
-        let is_same = |newest: &&Arc<ResourceSnapshot>| {
-            newest.hash == frozen.hash && !is_encrypted_again(&newest.resources, &frozen.resources)
-        };
-        let known = self.state.newest().filter(is_same);
-        let has = |payload: &&Arc<Payload>| payload.has_inputs(frozen.variants.as_ref());
-        if let Some(payload) = known.and_then(|newest| self.state.payloads.get(&newest.index)).filter(has) {
+        if let Some(newest) = newest
+            && newest.hash == frozen.hash
+            && !is_encrypted_again(&newest.resources, &frozen.resources)
+            && let Some(payload) = self.state.payloads.get(&newest.index)
+            && payload.has_inputs(frozen.variants.as_ref())
+        {
             return Ok((frozen, Arc::clone(payload)));
         }
         let key = &self.state.record.key;

@@ -69,8 +69,11 @@ impl ReachedServers {
     /// Returns the other cluster that is delivered to on a cluster's server: the one that was before, else the first by name.
     pub fn first(&self, cluster: &ClusterName) -> Option<&ClusterName> {
         let there = self.clusters.get(&self.servers.get(cluster)?.uid)?;
-        let rank = |of: &&ClusterName| (self.servers.get(*of).is_none_or(|server| !server.is_known), (*of).clone());
-        there.iter().min_by_key(rank).filter(|first| *first != cluster)
+        let first = there.iter().min_by_key(|of| {
+            let is_new = self.servers.get(*of).is_none_or(|server| !server.is_known);
+            (is_new, *of)
+        });
+        first.filter(|first| *first != cluster)
     }
 }
 

@@ -40,8 +40,8 @@ impl Pass<'_> {
             && !before.is_halted
         {
             let run = self.active_run().filter(|run| run.phase == RunPhase::Halted);
-            let of_run = || run.and_then(RunRecord::snapshot);
-            let snapshot = of_run().or(record.goal).or_else(|| self.state.newest().map(|newest| newest.index));
+            let of_run = run.and_then(RunRecord::snapshot);
+            let snapshot = of_run.or(record.goal).or_else(|| self.state.newest().map(|newest| newest.index));
             let commit = snapshot.and_then(|index| self.commit_of(index));
             let run = run.map(|run| &run.name);
             let facts = json!({"run": run, "snapshot": snapshot, "commit": commit, "message": why});

@@ -27,8 +27,7 @@ use model::id::{ClusterName, ObjectKey, PlacementKey};
 use model::manifest::Manifest;
 use model::policy::Floor;
 use model::records::{
-    Binding, ClusterRecord, Kept, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot,
-    SnapshotResource, WorkStatus,
+    Binding, ClusterRecord, Kept, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus,
 };
 use model::rights::{Approving, Policy};
 use model::runs::{ApprovalRules, MetricQuery, MetricReply, MetricServers, RunRecord, Runs};
@@ -397,11 +396,11 @@ impl Selected {
     /// frozen result is still valid and nothing is hashed again.
     pub fn is_of(&self, manifests: &[Manifest]) -> bool {
         self.outcome.as_ref().as_ref().is_ok_and(|(frozen, _)| {
-            let same = |(known, new): (&SnapshotResource, &Manifest)| known.origin == new.origin && known.id == new.id;
+            let mut pairs = frozen.resources.iter().zip(manifests);
             // Those with variants are always frozen again: the payload of each depends on what the newest snapshot has.
             frozen.variants.is_none()
                 && frozen.resources.len() == manifests.len()
-                && frozen.resources.iter().zip(manifests).all(same)
+                && pairs.all(|(known, new)| known.origin == new.origin && known.id == new.id)
         })
     }
 }
@@ -416,8 +415,8 @@ pub fn members<'a>(
 
 /// Returns the fleet for scheduling.
 pub fn clusters(tree: &Tree, records: &BTreeMap<ClusterName, ClusterRecord>, now: Timestamp) -> Fleet {
-    let seen = |name: &ClusterName, member| cluster(tree, member, records.get(name), now);
-    members(tree, records).map(|(name, member)| (name.clone(), seen(name, member))).collect()
+    let members = members(tree, records);
+    members.map(|(name, member)| (name.clone(), cluster(tree, member, records.get(name), now))).collect()
 }
 
 /// Marks clusters as left that a commit no longer names, and reachable ones without an entry in `members:` (`is_listed`);
@@ -430,10 +429,12 @@ pub fn mark_leavers(
     now: Timestamp,
 ) -> Vec<ClusterName> {
     let of = records.values().filter(|record| !record.left).count();
-    let is_lost = |record: &ClusterRecord| record.kind != MemberKind::Unreachable && !is_listed(&record.name);
-    let leaves =
-        |record: &&mut ClusterRecord| !record.left && (!tree.clusters.contains_key(&record.name) || is_lost(record));
-    let mut gone: Vec<&mut ClusterRecord> = records.values_mut().filter(leaves).collect();
+    let present = records.values_mut().filter(|record| !record.left);
+    let gone = present.filter(|record| {
+        let is_named = tree.clusters.contains_key(&record.name);
+        !is_named || record.kind != MemberKind::Unreachable && !is_listed(&record.name)
+    });
+    let mut gone: Vec<&mut ClusterRecord> = gone.collect();
     let left = gone.len();
     for record in &mut gone {
         record.left = true;

@@ -29,17 +29,17 @@ pub fn violations(tree: &Tree, tenants: &Tenants) -> Vec<InputError> {
     if tenants.is_empty() {
         return Vec::new();
     }
-    let of = |manifest: &Manifest| tenants.of(&manifest.origin.path);
-    let payload = tree.all_manifests().filter_map(|manifest| Some((of(manifest)?, manifest)));
+    let payload = tree.all_manifests();
+    let payload = payload.filter_map(|manifest| Some((tenants.of(&manifest.origin.path)?, manifest)));
     let payload = payload.flat_map(|(tenant, manifest)| {
         let forbidden = forbidden_document(tree, tenant, manifest);
         forbidden.into_iter().map(move |(field, why)| violation(tenant, manifest, field, &why))
     });
     let given = GivenNamespaces::of(tree);
-    let inputs = tree
-        .inputs
-        .iter()
-        .filter_map(|manifest| Some((TenantCheck { tree, tenants, given: &given, tenant: of(manifest)? }, manifest)));
+    let inputs = tree.inputs.iter().filter_map(|manifest| {
+        let tenant = tenants.of(&manifest.origin.path)?;
+        Some((TenantCheck { tree, tenants, given: &given, tenant }, manifest))
+    });
     let inputs = inputs.flat_map(|(check, manifest)| {
         let broken = check.input(manifest);
         broken.into_iter().map(move |(field, why)| violation(check.tenant, manifest, Some(field), &why))
@@ -206,13 +206,16 @@ fn forbidden_document(tree: &Tree, tenant: &Tenant, document: &Manifest) -> Vec<
 fn encrypted_elsewhere(tenant: &Tenant, manifest: &Manifest) -> Option<(Option<String>, String)> {
     let encrypted = manifest.encrypted.as_ref()?;
     let of = encrypted.made_of.as_ref().map_or(&manifest.id, |of| &of.id);
-    let is_cluster_scoped = || kinds::lookup(&of.group, &of.kind).is_some_and(|kind| kind.scope == Scope::Cluster);
-    let why = if of.namespace.is_empty() && !is_cluster_scoped() {
+    let why = if of.namespace.is_empty() && !is_cluster_scoped(of) {
         Some("names no namespace: name it in the encrypted file".to_owned())
     } else {
         tenant.forbids(of)
     };
     why.map(|why| (None, format!("SOPS encrypted it as {of}, which {why}")))
+}
+
+fn is_cluster_scoped(id: &ObjectId) -> bool {
+    kinds::lookup(&id.group, &id.kind).is_some_and(|kind| kind.scope == Scope::Cluster)
 }
 
 /// Returns why a tenant's placement may not deliver an object that it selects; `None` where it may. The objects of whoever runs the
@@ -313,16 +316,22 @@ impl TenantCheck<'_> {
     fn fixed_clusters(&self, placement: &Placement) -> Vec<Broken> {
         let policy = placement.spec.policy.as_ref().filter(|policy| policy.placement_type == PlacementType::PickFixed);
         let names = policy.into_iter().flat_map(|policy| policy.cluster_names.iter().enumerate());
-        let is_foreign =
-            |name: &str| self.tree.clusters.get(name).is_some_and(|cluster| !self.tenant.may_place_on(&cluster.labels));
-        let broken = names.filter(|(_, name)| is_foreign(name));
-        let text = |name: &str| format!("the cluster {name} is none of its clusters");
-        broken.map(|(index, name)| (format!("spec.policy.clusterNames[{index}]"), text(name))).collect()
+        let foreign = names.filter(|(_, name)| {
+            let cluster = self.tree.clusters.get(name.as_str());
+            cluster.is_some_and(|cluster| !self.tenant.may_place_on(&cluster.labels))
+        });
+        let broken = foreign.map(|(index, name)| {
+            let field = format!("spec.policy.clusterNames[{index}]");
+            (field, format!("the cluster {name} is none of its clusters"))
+        });
+        broken.collect()
     }
 
     fn strategy(&self, name: &str, field: String) -> Option<Broken> {
-        let why = || format!("its strategies do not list the ClusterStagedUpdateStrategy {name}");
-        (!self.tenant.may_follow(name)).then(|| (field, why()))
+        if self.tenant.may_follow(name) {
+            return None;
+        }
+        Some((field, format!("its strategies do not list the ClusterStagedUpdateStrategy {name}")))
     }
 
     fn run(&self, document: &Manifest) -> Vec<Broken> {
@@ -352,29 +361,27 @@ impl TenantCheck<'_> {
             return vec![("kind".to_owned(), format!("its overrides do not list {kind}"))];
         }
         let selectors = document.object.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
-        let text = |selector: &Value, field: &str| selector[field].as_str().unwrap_or_default().to_owned();
         let mut broken = Vec::new();
         for (index, selector) in selectors.into_iter().flatten().enumerate() {
-            let group = text(selector, "group");
-            let kind = text(selector, "kind");
-            let name = text(selector, "name");
+            let group = text_in(selector, "group");
+            let kind = text_in(selector, "kind");
+            let name = text_in(selector, "name");
             let is_meant = |id: &ObjectId| {
-                (&id.group, &id.kind, &id.namespace, &id.name) == (&group, &kind, namespace, &name)
+                (&*id.group, &*id.kind, &*id.namespace, &*id.name) == (group, kind, namespace, name)
                     // An override of a Namespace changes everything in it.
                     || (group.is_empty() && kind == "Namespace" && namespace.is_empty() && id.namespace == name)
             };
             // An override of a folder is for placements that see that folder, or less, and the Namespaces around it.
             let folder = document.annotation(PATH);
-            let is_seen = |manifest: &Manifest| {
-                folder.is_none_or(|folder| holds(folder, &manifest.origin.path)) || is_namespace(&manifest.id)
-            };
             let given = self.given.objects.iter().map(|(_, object)| object);
-            let others = self.tree.all_manifests().chain(given).filter(|manifest| is_seen(manifest));
-            let mut others = others.filter(|manifest| !self.is_own(&manifest.origin.path));
+            let seen = self.tree.all_manifests().chain(given).filter(|manifest| {
+                folder.is_none_or(|folder| holds(folder, &manifest.origin.path)) || is_namespace(&manifest.id)
+            });
+            let mut others = seen.filter(|manifest| !self.is_own(&manifest.origin.path));
             let changed = others.find(|manifest| is_meant(&manifest.id) || contains(manifest, is_meant));
-            let why = |manifest: &Manifest| format!("it changes {} ({})", manifest.id, manifest.origin.path);
-            broken.extend(changed.map(|manifest| {
-                (format!("spec.{list}[{index}]"), format!("{}, which is not in its folder", why(manifest)))
+            broken.extend(changed.map(|Manifest { id, origin, .. }| {
+                let why = format!("it changes {id} ({}), which is not in its folder", origin.path);
+                (format!("spec.{list}[{index}]"), why)
             }));
         }
         broken
@@ -396,6 +403,10 @@ fn contains(envelope: &Manifest, is_meant: impl Fn(&ObjectId) -> bool) -> bool {
             .unwrap_or_default()
             .iter()
             .any(|(_, object)| ObjectId::of(object).is_some_and(|id| is_meant(&id)))
+}
+
+fn text_in<'a>(selector: &'a Value, field: &str) -> &'a str {
+    selector[field].as_str().unwrap_or_default()
 }
 
 /// Returns the text at a field such as `spec.placementName`; empty where there is none.

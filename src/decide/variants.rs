@@ -12,7 +12,7 @@ use model::manifest::Manifest;
 use model::overrides::PickedOverrides;
 use model::records::ResourceSnapshot;
 use model::tree::{Placement, Tree};
-use model::variants::{ClusterField, ClusterInputs, SnapshotVariant, described, inputs_of};
+use model::variants::{ClusterField, ClusterInputs, described, inputs_of};
 
 /// What is selected for clusters: what is asked of them, and their objects by inputs.
 pub(super) type SelectedVariants = (BTreeSet<ClusterField>, Vec<(ClusterInputs, Vec<Manifest>)>);
@@ -73,11 +73,13 @@ impl Pass<'_> {
     pub(super) fn provide(&mut self, index: u64, frozen: &Frozen, payload: &Arc<Payload>) {
         let Some(snapshot) = self.state.snapshots.get(&index) else { return };
         let selected = frozen.variants.as_ref();
+        let mut named = snapshot.variants.iter().flat_map(|variants| &variants.made);
         // Snapshots with one hash may have got variants later.
-        let is_there = |named: &SnapshotVariant| {
-            selected.and_then(|selected| selected.of(&named.inputs)).is_some_and(|variant| variant.is_like(named))
-        };
-        if snapshot.variants.iter().flat_map(|variants| &variants.made).all(is_there) {
+        let has_all = named.all(|named| {
+            let variant = selected.and_then(|selected| selected.of(&named.inputs));
+            variant.is_some_and(|variant| variant.is_like(named))
+        });
+        if has_all {
             self.state.payloads.entry(index).or_insert_with(|| Arc::clone(payload));
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::snapshot::{enveloped, fits_rule, select, selectors_that_hit};
 use crate::state::FleetState;
-use model::api::overrides::{OverrideRule, PlacementRef, PlacementScope};
+use model::api::overrides::{PlacementRef, PlacementScope};
 use model::api::table::PLACEMENT_GROUP;
 use model::id::{ClusterName, ObjectId, PlacementKey};
 use model::manifest::{InputError, Manifest};
@@ -97,21 +97,23 @@ fn clusters(tree: &Tree, snapshot: &OverrideSnapshot, manifest: &Manifest) -> Ve
     if tree.clusters.is_empty() {
         return Vec::new();
     }
-    let fits = |rule: &OverrideRule| tree.clusters.values().any(|cluster| fits_rule(rule, &cluster.labels));
     let rules = match &snapshot.spec {
         OverrideSpec::Cluster(spec) => &spec.policy.override_rules,
         OverrideSpec::Namespaced(spec) => &spec.policy.override_rules,
     };
-    let unfit = rules.iter().enumerate().filter(|(_, rule)| !fits(rule));
-    let warning = |(index, rule): (usize, &OverrideRule)| {
+    let mut warnings = Vec::new();
+    for (index, rule) in rules.iter().enumerate() {
+        if tree.clusters.values().any(|cluster| fits_rule(rule, &cluster.labels)) {
+            continue;
+        }
         let message = match rule.cluster_selector {
             Some(_) => "fits no cluster of the source, so the rule overrides nothing",
             None => "is missing, so the rule fits no cluster and overrides nothing",
         };
         let field = format!("spec.policy.overrideRules[{index}].clusterSelector");
-        warning(manifest, &field, message.to_owned(), None)
-    };
-    unfit.map(warning).collect()
+        warnings.push(warning(manifest, &field, message.to_owned(), None));
+    }
+    warnings
 }
 
 /// The objects that placements deliver, looked up once for each placement that an override needs.
@@ -141,8 +143,8 @@ impl Delivered<'_> {
             if unhit.clone().count() == 0 {
                 return;
             }
-            let contains_envelopes = || placement.spec.resource_selectors.iter().any(|s| s.kind.ends_with("Envelope"));
-            if !contains_envelopes() && !unhit.map(|(id, _)| id).any(|id| may_select(placement, id)) {
+            let may_hold_any = unhit.map(|(id, _)| id).any(|id| may_select(placement, id));
+            if !may_hold_any && !selects_envelopes(placement) {
                 continue;
             }
             let Some(objects) = self.objects.entry(&placement.key).or_insert_with(|| delivered(tree, placement)) else {
@@ -171,6 +173,10 @@ fn named_placement(snapshot: &OverrideSnapshot) -> Option<PlacementKey> {
         },
         name: name.clone(),
     })
+}
+
+fn selects_envelopes(placement: &Placement) -> bool {
+    placement.spec.resource_selectors.iter().any(|selector| selector.kind.ends_with("Envelope"))
 }
 
 /// Tells whether the selectors of a placement may lead to an object: those that cannot are most, and need no selection.
@@ -202,8 +208,9 @@ fn delivered(tree: &Tree, placement: &Placement) -> Option<Vec<Manifest>> {
 
 /// Says why an object is not overridden.
 fn described(tree: &Tree, id: &ObjectId, placement: Option<&PlacementKey>) -> (String, Option<String>) {
-    let is_there = |found: &&Manifest| found.id.namespace == id.namespace || found.id.namespace.is_empty();
-    let there: Vec<&Manifest> = tree.of_kind(&id.group, &id.kind).filter(is_there).collect();
+    let of_kind = tree.of_kind(&id.group, &id.kind);
+    let there = of_kind.filter(|found| found.id.namespace == id.namespace || found.id.namespace.is_empty());
+    let there: Vec<&Manifest> = there.collect();
     let Some(found) = there.iter().find(|found| found.id.name == id.name) else {
         let near = suggest(&id.name, there.iter().map(|found| found.id.name.as_str()));
         let hint = near.map(|near| format!("did you mean `{near}`?"));

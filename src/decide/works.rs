@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Pass;
 use super::bindings::BindingEdit;
+use super::objects::stays;
 use super::overrides::{NewlyMade, Objects};
 use super::render::{candidates, render};
 use super::variants::pick;
@@ -15,7 +16,7 @@ use crate::snapshot::Candidates;
 use model::along::Along;
 use model::id::{ClusterName, Digest, ObjectKey};
 use model::overrides::{OverrideRef, PickedOverrides};
-use model::records::{Binding, BindingState, Kept};
+use model::records::{Binding, BindingState, Kept, ResourceSnapshot};
 use model::work::{Desired, WorkOrder};
 
 impl Pass<'_> {
@@ -99,7 +100,7 @@ impl Pass<'_> {
         let mut held = Along::new(&self.state.works);
         let mut newly_made = NewlyMade::new();
         let mut all = BTreeMap::new();
-        for binding in self.state.bindings().filter(|b| !b.deleting && b.state != BindingState::Unscheduled) {
+        for binding in self.state.bindings().filter(|b| stays(b)) {
             let cluster = &binding.cluster;
             // Nothing is pruned from an unknown inventory. What is seen of it is lost all the same: another placement may be to have it.
             let Some(inventory) = held.get(cluster).map(|work| work.inventory.seen()) else { continue };
@@ -154,6 +155,11 @@ impl Pass<'_> {
         self.state.bindings().any(|b| !b.deleting && b.state == BindingState::Unscheduled)
     }
 
+    /// Tells whether a cluster is picked, by a binding that is not being removed.
+    pub(super) fn is_picked(&self, cluster: &ClusterName) -> bool {
+        self.state.bindings().any(|b| b.cluster == *cluster && stays(b))
+    }
+
     /// Tells whether a cluster's content is known: without a report it has none.
     pub(super) fn knows_inventory(&self, cluster: &ClusterName) -> bool {
         self.state.works.get(cluster).is_none_or(|work| work.inventory.known().is_some())
@@ -161,13 +167,17 @@ impl Pass<'_> {
 
     /// Returns objects on clusters that appeared after the decision about their removal.
     pub(super) fn turned_up(&self) -> BTreeMap<ClusterName, BTreeSet<ObjectKey>> {
-        let more = |binding: &Binding| -> Option<(ClusterName, BTreeSet<ObjectKey>)> {
-            let held = self.state.works.get(&binding.cluster)?.inventory.known()?;
+        let mut turned_up = BTreeMap::new();
+        for binding in self.state.bindings().filter(|binding| binding.deleting) {
+            let work = self.state.works.get(&binding.cluster);
+            let Some(held) = work.and_then(|work| work.inventory.known()) else { continue };
             let more = self.state.unclaimed(&binding.cluster, held.difference(&binding.removes));
             let more: BTreeSet<ObjectKey> = more.cloned().collect();
-            (!more.is_empty()).then(|| (binding.cluster.clone(), more))
-        };
-        self.state.bindings().filter(|binding| binding.deleting).filter_map(more).collect()
+            if !more.is_empty() {
+                turned_up.insert(binding.cluster.clone(), more);
+            }
+        }
+        turned_up
     }
 
     /// Records what each leaving binding removes: known objects that wait for no approval, by the guard's last result.
@@ -232,13 +242,19 @@ impl Pass<'_> {
         // Usually the next binding's cluster is the next one with an order.
         let mut guess = 0;
         for binding in self.state.bindings() {
-            let is_of = |order: &&Arc<WorkOrder>| order.cluster == binding.cluster;
-            let found = || before.binary_search_by(|order| order.cluster.cmp(&binding.cluster)).ok();
-            let place = before.get(guess).filter(is_of).map(|_| guess).or_else(found);
+            let is_guessed = before.get(guess).is_some_and(|order| order.cluster == binding.cluster);
+            let place = if is_guessed {
+                Some(guess)
+            } else {
+                before.binary_search_by(|order| order.cluster.cmp(&binding.cluster)).ok()
+            };
             guess = place.map_or(guess, |place| place + 1);
             match self.order(binding, place.map(|place| &before[place]), &kept, losing) {
                 Ok(order) => orders.push(order),
-                Err(NoOrder::Forbidden(why)) => drop(forbidden.get_or_insert(why)),
+                Err(NoOrder::Forbidden(why)) => {
+                    // One reason is enough: the first.
+                    forbidden.get_or_insert(why);
+                }
                 Err(NoOrder::NotKnown) => {}
             }
         }
@@ -272,29 +288,24 @@ impl Pass<'_> {
         let held = &self.held_on(binding);
         let prune = self.pruned(binding, manifests.as_deref(), held, losing);
         let snapshot = snapshot.as_deref();
-        let says_this = |known: &&Arc<WorkOrder>| {
-            let same_manifests = match &manifests {
-                None => known.manifests.is_empty(),
-                // By identity: payloads and rendered objects are shared, and comparing content is expensive.
-                Some(manifests) => Arc::ptr_eq(manifests, &known.manifests),
-            };
-            same_manifests
-                && known.generation == binding.generation
-                && known.remove == binding.deleting
-                && known.abandon == abandon
-                && known.source == self.fleet.source
-                && snapshot
-                    .is_none_or(|s| (known.snapshot, &known.commit, &known.digest) == (s.index, &s.commit, &s.hash))
-                && known.strategy == binding.apply_strategy
-                && known.held == **held
-                && known.prune == prune
-                && known.kept == *kept
-                && known.user == user
-                && known.tenant == tenant
-        };
-        if let Some(known) = known.filter(says_this) {
+        // Mostly nothing has changed, which the same value says to all that compare orders by identity.
+        if let Some(known) = known
+            && has_manifests(known, manifests.as_ref())
+            && known.generation == binding.generation
+            && known.remove == binding.deleting
+            && known.abandon == abandon
+            && known.source == self.fleet.source
+            && snapshot.is_none_or(|of| is_of_snapshot(known, of))
+            && known.strategy == binding.apply_strategy
+            && known.held == **held
+            && known.prune == prune
+            && known.kept == *kept
+            && known.user == user
+            && known.tenant == tenant
+        {
             return Ok(Arc::clone(known));
         }
+        // Only a changed order may be forbidden: what a cluster has been ordered stays its order.
         if let Some(why) = self.forbidden(binding) {
             return Err(NoOrder::Forbidden(why));
         }
@@ -366,11 +377,7 @@ impl Pass<'_> {
     ) -> Arc<[Desired]> {
         let Some(yielded) = self.state.others.yielded.get(cluster) else { return objects };
         let rest: Vec<Desired> = objects.iter().filter(|of| !yielded.contains(of.key.as_ref())).cloned().collect();
-        let is_same = |known: &&Arc<[Desired]>| {
-            known.len() == rest.len()
-                && known.iter().zip(&rest).all(|(a, b)| (&a.key, &a.digest) == (&b.key, &b.digest))
-        };
-        match known.map(|order| &order.manifests).filter(is_same) {
+        match known.map(|order| &order.manifests).filter(|known| are_alike(known, &rest)) {
             Some(known) => Arc::clone(known),
             None => rest.into(),
         }
@@ -395,6 +402,23 @@ impl Pass<'_> {
         });
         self.state.memo.rendered = rendered;
     }
+}
+
+/// Tells whether an order has these objects, by identity: payloads and rendered objects are shared, and comparing content is expensive.
+fn has_manifests(order: &WorkOrder, manifests: Option<&Arc<[Desired]>>) -> bool {
+    match manifests {
+        Some(manifests) => Arc::ptr_eq(manifests, &order.manifests),
+        None => order.manifests.is_empty(),
+    }
+}
+
+fn is_of_snapshot(order: &WorkOrder, snapshot: &ResourceSnapshot) -> bool {
+    order.snapshot == snapshot.index && order.commit == snapshot.commit && order.digest == snapshot.hash
+}
+
+/// Tells whether two lists have the same objects with the same content.
+fn are_alike(some: &[Desired], others: &[Desired]) -> bool {
+    some.len() == others.len() && some.iter().zip(others).all(|(a, b)| (&a.key, &a.digest) == (&b.key, &b.digest))
 }
 
 /// The orders of a placement.

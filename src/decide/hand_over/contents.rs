@@ -93,9 +93,9 @@ impl<'a> Contents<'a> {
         let (Some(index), Some((newest, picked))) = (binding.snapshot, self.to_come(binding)) else {
             return BTreeSet::new();
         };
-        let is_read = |index: u64| self.state.payloads.contains_key(&index);
+        let payloads = &self.state.payloads;
         let waits = (index, &binding.overrides) != (newest, &picked);
-        if !self.comes || !waits || is_read(index) != is_read(newest) {
+        if !self.comes || !waits || payloads.contains_key(&index) != payloads.contains_key(&newest) {
             return BTreeSet::new();
         }
         let held = self.selected(index, &binding.overrides);

@@ -1,6 +1,6 @@
 use std::fmt::Write as _;
 
-use model::records::{ApplyOutcome, ClusterRecord, MemberKind};
+use model::records::{ApplyOutcome, ClusterRecord, MemberKind, WorkStatus};
 use model::runs::{ClusterPhase, RunPhase};
 use model::work::WorkOrder;
 use testkit::records::{manifest, run, stage};
