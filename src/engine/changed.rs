@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Core;
 use decide::state::PlacementState;
 use model::id::{ClusterName, PlacementKey};
-use model::records::{ClusterRecord, SourceRecord, StoreRecord};
+use model::records::ClusterRecord;
 
 /// Names of stored records that changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,27 +29,5 @@ impl Changed {
     ) -> Self {
         let placements = placements.keys().map(|key| (key.clone(), true)).collect();
         Self { placements, clusters: clusters.keys().cloned().collect(), source: true, store: true, ocm: true }
-    }
-}
-
-impl Core {
-    /// Returns what changed in the store since it was asked last; at first everything.
-    pub fn take_changed(&mut self) -> Changed {
-        std::mem::take(&mut self.changed)
-    }
-
-    /// Returns the clusters' records as stored.
-    pub fn stored_clusters(&self) -> &BTreeMap<ClusterName, ClusterRecord> {
-        &self.stored_clusters
-    }
-
-    /// Returns the source's record as stored.
-    pub fn stored_source(&self) -> &SourceRecord {
-        &self.stored_source
-    }
-
-    /// Returns the store's record of itself as stored.
-    pub fn stored_store(&self) -> Option<&StoreRecord> {
-        self.stored_store.as_ref()
     }
 }

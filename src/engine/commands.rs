@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
+use super::batch::BatchChange;
 use super::execute::{accept_rewrite, execute, preview, resolve};
 use super::persist::SOURCE_NAME;
-use super::persist::write_down;
-use super::{Batch, Core, agent_tokens};
+use super::{Batch, Core};
 use crate::store;
 use crate::store::{Op, records};
 use model::commands::{Command, Done, ExecutedCommand, Person, Refusal, RefusalReason, Verb, WaitingGate};
@@ -35,21 +35,21 @@ impl Core {
     /// Why it is not carried out; nothing has changed then.
     pub fn execute(&mut self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
         let (mut batch, done) = self.carry_out(command, person, now)?;
-        self.outstanding = true;
+        self.persistence.outstanding = true;
         if let Some(executed) = ExecutedCommand::of(command, person, &done) {
-            write_down(&mut batch, records::executed_key(&executed), &executed);
+            batch.write(records::executed_key(&executed), &executed);
         }
         Ok((batch, done))
     }
 
     fn carry_out(&self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
         // The batch with the store was decided on the records that this command would change.
-        if self.outstanding {
+        if self.persistence.outstanding {
             return Err(not_possible("a decision or a command is being saved; try again"));
         }
         if command.verb == Verb::Adopt {
             self.authorise(person, command.verb)?;
-            return self.adopt(person, now);
+            return self.persistence.adopt(person, now);
         }
         if command.verb.is_about_agents() {
             self.authorise(person, command.verb)?;
@@ -75,26 +75,25 @@ impl Core {
 
     /// Changes which agents may connect.
     fn change_agents(&self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
-        let fixed = self.configuration.agents.iter().flat_map(|agents| &agents.tokens);
-        let fixed = fixed.map(|token| token.name.as_str()).collect();
-        let changed = agent_tokens::execute(&self.agent_tokens, &fixed, command, person, now)?;
+        let changed = self.persistence.change_agents(command, person, now)?;
         let ops = changed.ops().map_err(|error| not_saved(&error))?;
-        Ok((Batch { ops, agent_tokens: Some(Arc::new(changed.tokens)), ..Batch::default() }, changed.done))
+        let changes = vec![BatchChange::AgentTokens(Arc::new(changed.tokens))];
+        Ok((Batch { ops, changes, ..Batch::default() }, changed.done))
     }
 
     /// Accepts a held tip, or continues with the accepted commit although the source was not read.
     fn act_on_source(&self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
         // Where a tip is held, `resume` is about that tip.
-        if command.verb == Verb::Resume && self.fleet.source_unread && self.source.held_rewrite.is_none() {
+        if command.verb == Verb::Resume && self.fleet.source_unread && self.source.record.held_rewrite.is_none() {
             return Ok(resume_unread(person, now));
         }
         let mut batch = Batch::default();
-        let mut source = self.source.clone();
+        let mut source = self.source.record.clone();
         let (commit, done) = accept_rewrite(&mut source, command, now)?;
-        if !write_down(&mut batch, records::source_key(SOURCE_NAME), &source) {
+        if !batch.write(records::source_key(SOURCE_NAME), &source) {
             return Err(not_possible("could not save the command, so it was not executed; see the daemon's log"));
         }
-        (batch.source, batch.accepted_rewrite) = (Some(source), Some(commit));
+        batch.changes = vec![BatchChange::Source(Box::new(source)), BatchChange::AcceptedRewrite(commit)];
         Ok((batch, done))
     }
 
@@ -103,9 +102,13 @@ impl Core {
         let aim = resolve(&self.placements, command)?;
         let state = self.placements.get(&aim.placement).expect("what was found there is there");
         let executed = execute(state, &self.fleet, &aim, command, person, now)?;
-        let mut ops = self.difference(&aim.placement, Some(&executed.state)).map_err(|error| not_saved(&error))?;
+        let mut ops = self
+            .persistence
+            .difference(&aim.placement, Some(state), Some(&executed.state))
+            .map_err(|error| not_saved(&error))?;
         ops.extend(executed.journal.into_iter().map(Op::Journal));
-        Ok((Batch { ops, executed: Some(Box::new(executed.state)), ..Batch::default() }, executed.done))
+        let changes = vec![BatchChange::Executed(Box::new(executed.state))];
+        Ok((Batch { ops, changes, ..Batch::default() }, executed.done))
     }
 }
 
@@ -126,7 +129,7 @@ fn resume_unread(person: &Person, now: Timestamp) -> (Batch, Done) {
         cluster: None,
         facts: json!({"by": person.name}),
     };
-    let batch = Batch { ops: vec![Op::Journal(entry)], continues: true, ..Batch::default() };
+    let batch = Batch { ops: vec![Op::Journal(entry)], changes: vec![BatchChange::Continued], ..Batch::default() };
     let message =
         "gitfleet continues with the accepted commit, though it has not read the source since it started".to_owned();
     (batch, Done { message, at: now, gate: None })

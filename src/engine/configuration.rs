@@ -29,7 +29,7 @@ impl Core {
         } else {
             tracing::info!("the configuration changed and is used");
         }
-        self.source.configuration = complaint;
+        self.source.record.configuration = complaint;
     }
 
     /// Reaches members as another list says.
@@ -37,16 +37,16 @@ impl Core {
     /// # Errors
     /// Names clusters that would leave the fleet. They leave at a start only: a file that is half written may lack any entry.
     fn use_members(&mut self, members: Vec<Member>, now: Timestamp) -> Result<(), String> {
-        let new = Configuration { members, ..self.configuration.clone() };
-        let old = std::mem::replace(&mut self.configuration, new);
+        let new = Configuration { members, ..self.members.configuration.clone() };
+        let old = std::mem::replace(&mut self.members.configuration, new);
         let tree = Arc::clone(&self.fleet.tree);
-        let differs = |name: &&ClusterName| old.member(name) != self.configuration.member(name);
+        let differs = |name: &&ClusterName| old.member(name) != self.members.configuration.member(name);
         let differing: Vec<&ClusterName> = tree.clusters.keys().filter(differs).collect();
-        let is_lost = |name: &&&ClusterName| self.configuration.member(name).is_none();
+        let is_lost = |name: &&&ClusterName| self.members.configuration.member(name).is_none();
         let lost: Vec<&str> = differing.iter().filter(is_lost).map(|name| name.as_str()).collect();
         if !lost.is_empty() {
             let names = first_of(lost.into_iter(), NAMED_MAX);
-            self.configuration = old;
+            self.members.configuration = old;
             return Err(format!(
                 "no entry of `members:` names {names} any more: restart the daemon if they are to leave the fleet"
             ));

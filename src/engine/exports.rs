@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::persist::write_down;
-use super::{Batch, Core, HubReport};
+use crate::batch::{Batch, BatchChange, DecidedPlacement};
+use crate::event::HubReport;
 use crate::store::{Expected, Op, Result, records};
 use config::Configuration;
 use decide::ocm::Ocm;
-use decide::status::decisions::{Decided as ExportedBy, Exports, Pick, assign_labels, decided, record, removed};
+use decide::state::FleetState;
+use decide::status::decisions::{self, Decided as ExportedBy, Exports, Pick, assign_labels, record, removed};
 use decide::status::rollout::RolloutState;
 use model::decisions::{DecisionsKey, DecisionsRecord, HubRecord};
 use model::id::ClusterName;
@@ -20,22 +21,45 @@ use schedule::ocm::Key;
 /// The kind of an OCM Placement.
 const OCM_KIND: &str = "Placement";
 
-/// Returns the hub namespace that decisions are written to, if the configuration names one.
-pub(super) fn namespace(configuration: &Configuration) -> Option<&str> {
-    let decisions = configuration.decisions.as_ref()?;
-    decisions.kubeconfig.is_some().then_some(decisions.namespace.as_str())
+/// What is exported, and the state of the hub that it is written to.
+#[derive(Debug)]
+pub(super) struct HubExports {
+    /// The hub's namespace, if decisions are written to one.
+    namespace: Option<String>,
+    /// The exported decisions, as stored.
+    pub decisions: Arc<Exports>,
+    hub: Option<HubRecord>,
+    /// As stored.
+    stored_hub: Option<HubRecord>,
+    /// What the hub's task said last; `None` before its first answer.
+    report: Option<HubReport>,
 }
 
-impl Core {
-    /// Returns the exports after the decisions of a batch, and the writes for them. Unchanged exports stay the same `Arc`.
+impl HubExports {
+    /// Begins with what an earlier process exported, and with what it knew of the hub.
+    pub(super) fn begin(configuration: &Configuration, decisions: Exports, hubs: &BTreeMap<String, HubRecord>) -> Self {
+        let configured = configuration.decisions.as_ref().filter(|decisions| decisions.kubeconfig.is_some());
+        let namespace = configured.map(|decisions| decisions.namespace.clone());
+        let hub = namespace.as_ref().and_then(|namespace| hubs.get(namespace).cloned());
+        Self { namespace, decisions: Arc::new(decisions), stored_hub: hub.clone(), hub, report: None }
+    }
+
+    /// Returns the exports after decisions about placements and OCM Placements, and the writes for them. Unchanged exports stay the same
+    /// `Arc`.
     ///
     /// # Errors
     /// A record cannot be written as JSON, or is too large.
-    pub(super) fn exports_after(&self, batch: &Batch, now: Timestamp) -> Result<(Arc<Exports>, Vec<Op>)> {
-        let before = &self.exports;
+    pub(super) fn after(
+        &self,
+        decided: &[DecidedPlacement],
+        picked: &BTreeSet<Key>,
+        fleet: &FleetState,
+        now: Timestamp,
+    ) -> Result<(Arc<Exports>, Vec<Op>)> {
+        let before = &self.decisions;
         let mut changed = Exports::new();
-        for (placement, decision) in &batch.decided {
-            let key = DecisionsKey::from(placement);
+        for DecidedPlacement { key, decision, .. } in decided {
+            let key = DecisionsKey::from(key);
             let known = before.get(&key);
             if decision.finished {
                 // An empty page stays: without any page Argo CD would keep the Applications forever.
@@ -46,12 +70,11 @@ impl Core {
             }
             let state = &decision.state;
             let bindings = state.shared_bindings();
-            if let Some(decided) = decided(&state.view(&bindings, &self.fleet, now)) {
+            if let Some(decided) = decisions::decided(&state.view(&bindings, fleet, now)) {
                 take_new(&mut changed, known, record(key, &decided, known.map(AsRef::as_ref)));
             }
         }
-        let picked = batch.picked.iter().map(|picked| picked.key.clone()).collect();
-        changed.extend(changed_by_ocm(before, &self.fleet.ocm, &picked));
+        changed.extend(changed_by_ocm(before, &fleet.ocm, picked));
         if changed.is_empty() {
             return Ok((Arc::clone(before), Vec::new()));
         }
@@ -63,40 +86,52 @@ impl Core {
     }
 
     /// Handles a report of the hub's task.
-    pub(super) fn handle_hub(&mut self, report: HubReport, now: Timestamp) {
-        let Some(namespace) = namespace(&self.configuration) else { return };
+    pub(super) fn handle(&mut self, report: HubReport, now: Timestamp) {
+        let Some(namespace) = self.namespace.clone() else { return };
         let online = report.failure.is_none();
         let since = self.hub.as_ref().filter(|known| known.online == online).map_or(now, |known| known.since);
         let problems = if online { report.problems.clone() } else { Vec::new() };
         let message = report.failure.clone();
-        self.hub = Some(HubRecord { namespace: namespace.to_owned(), online, message, problems, since });
-        self.hub_report = Some(report);
+        self.hub = Some(HubRecord { namespace, online, message, problems, since });
+        self.report = Some(report);
     }
 
     /// Records the state of the hub if it changed.
     pub(super) fn write_hub(&self, batch: &mut Batch) {
-        if let Some(hub) = self.hub.as_ref().filter(|_| self.hub != self.stored_hub)
-            && write_down(batch, records::hub_key(&hub.namespace), hub)
+        if self.hub == self.stored_hub {
+            return;
+        }
+        if let Some(hub) = &self.hub
+            && batch.write(records::hub_key(&hub.namespace), hub)
         {
-            batch.hub = Some(hub.clone());
+            batch.changes.push(BatchChange::Hub(hub.clone()));
         }
     }
 
+    /// Notes that the store has a record of the hub.
+    pub(super) fn keep_hub(&mut self, hub: HubRecord) {
+        self.stored_hub = Some(hub);
+    }
+
+    /// Tells whether decisions are written to a hub.
+    fn is_wanted(&self) -> bool {
+        self.namespace.is_some() && !self.decisions.is_empty()
+    }
+
     /// Tells whether the hub failed and will be retried automatically; a single pass waits for that until its timeout.
-    pub(super) fn is_hub_tried_again(&self) -> bool {
-        let is_wanted = namespace(&self.configuration).is_some() && !self.exports.is_empty();
-        is_wanted && self.hub_report.as_ref().is_some_and(|report| report.failure.is_some() && report.is_passing)
+    pub(super) fn is_tried_again(&self) -> bool {
+        self.is_wanted() && self.report.as_ref().is_some_and(|report| report.failure.is_some() && report.is_passing)
     }
 
     /// Returns the state of the hub for a single pass, which waits while the hub is being written to.
-    pub(super) fn hub_standing(&self) -> RolloutState {
-        match &self.hub_report {
-            _ if namespace(&self.configuration).is_none() || self.exports.is_empty() => RolloutState::AllAtTarget,
+    pub(super) fn standing(&self) -> RolloutState {
+        match &self.report {
+            _ if !self.is_wanted() => RolloutState::AllAtTarget,
             Some(HubReport { failure: Some(failure), .. }) => {
                 RolloutState::Unreachable(format!("the hub of `decisions:`: {failure}"))
             }
             // Unchanged exports are the same `Arc`, so identity tells whether the hub has the newest exports.
-            Some(HubReport { done: Some(done), .. }) if Arc::ptr_eq(done, &self.exports) => RolloutState::AllAtTarget,
+            Some(HubReport { done: Some(done), .. }) if Arc::ptr_eq(done, &self.decisions) => RolloutState::AllAtTarget,
             None | Some(_) => RolloutState::Progressing,
         }
     }

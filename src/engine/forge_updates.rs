@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{Core, Effect, ForgeUpdate, PlacementUpdate, SourceLook};
+use super::effect::{Effect, ForgeUpdate, PlacementUpdate};
+use decide::state::{FleetState, PlacementState};
 use decide::status::progress::progress;
 use model::id::{CommitId, PlacementKey};
 use model::progress::Progress;
@@ -12,7 +13,7 @@ use model::records::SourceRecord;
 
 /// What the bot knows already.
 #[derive(Debug, Default)]
-pub(super) struct Listener {
+pub(super) struct ForgeListener {
     /// It was told which placements there are.
     has_begun: bool,
     sent: BTreeMap<PlacementKey, Vec<Progress>>,
@@ -21,48 +22,55 @@ pub(super) struct Listener {
     concerned: BTreeMap<PlacementKey, CommitId>,
 }
 
-impl Core {
-    /// Sends the state of a placement if it changed.
-    pub(super) fn publish_placement(&mut self, key: &PlacementKey, now: Timestamp) {
-        let Some(listener) = &mut self.listener else { return };
-        let ways = self.placements.get(key).map_or_else(Vec::new, |state| {
+impl ForgeListener {
+    /// Returns the update about a placement, `None` for one that is gone, if there is news of it.
+    pub(super) fn placement(
+        &mut self,
+        key: &PlacementKey,
+        state: Option<&PlacementState>,
+        fleet: &FleetState,
+        now: Timestamp,
+    ) -> Option<Effect> {
+        let ways = state.map_or_else(Vec::new, |state| {
             let bindings = state.shared_bindings();
-            progress(&state.view(&bindings, &self.fleet, now), self.fleet.approvals)
+            progress(&state.view(&bindings, fleet, now), fleet.approvals)
         });
-        let concerned_by = listener.concerned.get(key).cloned();
+        let concerned_by = self.concerned.get(key).cloned();
         if ways.first().is_none_or(|way| way.state.is_final()) {
-            listener.concerned.remove(key);
+            self.concerned.remove(key);
         }
-        if listener.sent.get(key).is_some_and(|sent| *sent == ways) {
-            return;
+        if self.sent.get(key).is_some_and(|sent| *sent == ways) {
+            return None;
         }
         if ways.is_empty() {
-            listener.sent.remove(key);
+            self.sent.remove(key);
         } else {
-            listener.sent.insert(key.clone(), ways.clone());
+            self.sent.insert(key.clone(), ways.clone());
         }
         let update = PlacementUpdate { placement: key.clone(), ways, concerned_by };
-        self.effects.push(Effect::UpdateForge(ForgeUpdate::Placement(Box::new(update))));
+        Some(Effect::UpdateForge(ForgeUpdate::Placement(Box::new(update))))
     }
 
-    /// Sends the state of the source if it changed.
-    pub(super) fn publish_source(&mut self) {
-        let Some(listener) = &mut self.listener else { return };
-        // Before the first read of the source its record is from an earlier process.
-        if self.source_look == SourceLook::Seen && listener.source != self.source {
-            if !std::mem::replace(&mut listener.has_begun, true) {
-                let known = self.placements.keys().cloned().collect();
-                self.effects.push(Effect::UpdateForge(ForgeUpdate::Known(known)));
-            }
-            listener.source = self.source.clone();
-            self.effects.push(Effect::UpdateForge(ForgeUpdate::Source(Box::new(self.source.clone()))));
+    /// Returns the updates about the source, which this process has read, if there is news of it.
+    pub(super) fn source<'a>(
+        &mut self,
+        source: &SourceRecord,
+        placements: impl Iterator<Item = &'a PlacementKey>,
+    ) -> Vec<Effect> {
+        if self.source == *source {
+            return Vec::new();
         }
+        let mut updates = Vec::new();
+        if !std::mem::replace(&mut self.has_begun, true) {
+            updates.push(Effect::UpdateForge(ForgeUpdate::Known(placements.cloned().collect())));
+        }
+        self.source = source.clone();
+        updates.push(Effect::UpdateForge(ForgeUpdate::Source(Box::new(source.clone()))));
+        updates
     }
 
     /// Notes which placements a commit may move.
-    pub(super) fn note_concerned(&mut self, commit: Option<&CommitId>) {
-        let (Some(listener), Some(commit)) = (&mut self.listener, commit) else { return };
-        let concerned = self.queue.placements.iter().map(|key| (key.clone(), commit.clone()));
-        listener.concerned.extend(concerned);
+    pub(super) fn note_concerned<'a>(&mut self, commit: &CommitId, placements: impl Iterator<Item = &'a PlacementKey>) {
+        self.concerned.extend(placements.map(|key| (key.clone(), commit.clone())));
     }
 }

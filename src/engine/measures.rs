@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Core, Effect};
 use decide::state::PlacementState;
 use decide::status::rollout::RolloutState;
 pub use decide::status::rollout::StateKind;
 use decide::status::staged_run::{asks, closed_gates};
 use model::api::staged::StageTaskType;
 use model::id::{CommitId, PlacementKey};
-use model::records::SourceRecord;
 use model::runs::{RunPhase, RunRecord, StagePhase, StageRecord, TaskRecord};
 
 /// What a gate protects.
@@ -182,41 +180,24 @@ fn approved_of(known: &StageRecord, stage: &StageRecord) -> Vec<Measured> {
     took.map(|(kind, time)| Measured::Approved(kind, time)).collect()
 }
 
-impl Core {
-    /// Returns the record of the source.
-    pub fn source(&self) -> &SourceRecord {
-        &self.source
+/// Returns the waits that ended between two states of a placement. `seen_at` says when commits were seen first.
+pub(super) fn ended_waits(
+    before: &PlacementState,
+    after: &PlacementState,
+    seen_at: &BTreeMap<CommitId, Timestamp>,
+    now: Timestamp,
+) -> Vec<Measured> {
+    let mut ended = approved(before, after);
+    let known = before.record.last_succeeded;
+    let succeeded = after.record.last_succeeded;
+    // A return to an earlier snapshot brings no commit.
+    if known < succeeded
+        && let Some(snapshot) = succeeded.and_then(|index| after.snapshots.get(&index))
+    {
+        let seen = seen_at.get(&snapshot.commit).copied().unwrap_or(snapshot.created_at);
+        ended.push(Measured::Available(now.duration_since(seen)));
     }
-
-    /// Returns the rollout metrics.
-    pub fn measures(&self) -> &Measures {
-        &self.measures
-    }
-
-    /// Counts the placements that a process starts with.
-    pub(super) fn count_all(&mut self, now: Timestamp) {
-        let mut measures = Measures::default();
-        for state in self.placements.values() {
-            measures.count(state, &self.rollout_state(state, now));
-        }
-        self.measures = measures;
-    }
-
-    /// Notes when a commit was seen first.
-    pub(super) fn note_seen(&mut self, commit: &CommitId, now: Timestamp) -> Timestamp {
-        *self.seen_at.entry(commit.clone()).or_insert(now)
-    }
-
-    /// Measures the waits that ended between two states of a placement.
-    pub(super) fn measure(&mut self, before: &PlacementState, after: &PlacementState, now: Timestamp) {
-        self.effects.extend(approved(before, after).into_iter().map(Effect::Measured));
-        let (known, succeeded) = (before.record.last_succeeded, after.record.last_succeeded);
-        // A return to an earlier snapshot brings no commit.
-        if let Some(snapshot) = succeeded.filter(|_| known < succeeded).and_then(|index| after.snapshots.get(&index)) {
-            let seen = self.seen_at.get(&snapshot.commit).copied().unwrap_or(snapshot.created_at);
-            self.effects.push(Effect::Measured(Measured::Available(now.duration_since(seen))));
-        }
-    }
+    ended
 }
 
 #[cfg(test)]

@@ -1,44 +1,204 @@
-//! Members: which tasks run, their events and orders, and the records of clusters.
+//! Members: which tasks run, which orders they were given, and what they reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::effect::{Effect, MemberCommand};
 use super::orders;
-use super::persist::write_down;
-use super::{Batch, Core, Effect, MemberCommand, MemberEvent, Sent, SourceLook};
-use crate::store::records;
-use config::MemberAccess;
-use decide::ocm::dated_taints;
+use super::queue::Queue;
+use config::{Configuration, MemberAccess};
 use decide::rollout::Heard;
-use decide::state::{PlacementState, cluster, clusters, mark_leavers, members, ocm_facts, silence_ends};
-use decide::status::fleet::fleet_warnings;
-use deliver::inventory::Held;
+use decide::servers::{ReachedServer, ReachedServers};
+use decide::state::{FleetState, PlacementState};
+use decide::status::placement::why;
+use decide::status::rollout::{RolloutState, rollout_state};
+use decide::status::work::listing;
 use model::along::Along;
-use model::api::annotations::SUSPENDED;
-use model::api::cluster::MemberCluster;
-use model::facts;
-use model::facts::{Facts, KUBERNETES_VERSION};
-use model::id::{ClusterName, PlacementKey};
-use model::records::{ClusterRecord, Inventory, MemberKind, SUSPENDED_WORDS, WorkStatus};
-use model::secrets::LAST_APPLIED;
-use model::tree::Tree;
-use model::warning::WarningKind;
+use model::api::placement::ApplyStrategyType;
+use model::id::{ClusterName, ObjectId, ObjectKey, PlacementKey};
+use model::records::{ApplyOutcome, ClusterRecord, WorkStatus};
+use model::warning::Warning;
 use model::work::WorkOrder;
 
-/// The reason for a cluster that left although git still names it.
-const UNLISTED: &str =
-    "left the fleet: no entry of `members:` in the configuration names it any more; what it holds stays there";
+type Placements = BTreeMap<PlacementKey, PlacementState>;
 
-impl Core {
+/// The last order to a member.
+#[derive(Debug)]
+struct Sent {
+    order: Arc<WorkOrder>,
+    /// The member has reported on all of it in this process: its report is not from an earlier process.
+    is_tried: bool,
+}
+
+/// The members of the fleet.
+#[derive(Debug)]
+pub(super) struct Members {
+    /// How members are reached.
+    pub configuration: Configuration,
+    /// The members whose tasks run.
+    pub tasks: BTreeMap<ClusterName, MemberAccess>,
+    /// Members that have answered this process.
+    pub answered: BTreeSet<ClusterName>,
+    /// Members that have neither answered nor failed yet.
+    pub unseen: BTreeSet<ClusterName>,
+    /// When this process began to wait for its members: at its first commit.
+    pub awaited_since: Timestamp,
+    /// Members whose tasks began and are not told yet which placements they have.
+    pub restarted: BTreeSet<ClusterName>,
+    /// The API servers that members lead to.
+    pub servers: ReachedServers,
+    /// The warning about clusters that no entry of `members:` reaches.
+    pub unreached: Option<Warning>,
+    /// The last orders to members, by placement.
+    sent: BTreeMap<PlacementKey, BTreeMap<ClusterName, Sent>>,
+    /// What was refused when a single pass had it tried again last; empty before.
+    tried_again: BTreeSet<(PlacementKey, ClusterName, ObjectId)>,
+    /// Reports that no stored decision includes yet: the placements do not have them.
+    pub reports: BTreeMap<PlacementKey, BTreeMap<ClusterName, Arc<WorkStatus>>>,
+}
+
+impl Members {
+    /// Begins with the records of clusters of an earlier process, and without tasks.
+    pub(super) fn begin(
+        configuration: Configuration,
+        clusters: &BTreeMap<ClusterName, ClusterRecord>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            configuration,
+            tasks: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            unseen: BTreeSet::new(),
+            awaited_since: now,
+            restarted: BTreeSet::new(),
+            servers: stored_servers(clusters),
+            unreached: None,
+            sent: BTreeMap::new(),
+            tried_again: BTreeSet::new(),
+            reports: BTreeMap::new(),
+        }
+    }
+
+    /// Starts a member's task, or starts it again where the member is reached otherwise now.
+    pub(super) fn start(&mut self, name: &ClusterName, access: MemberAccess, fleet: &mut FleetState) -> Vec<Effect> {
+        if self.tasks.get(name) == Some(&access) {
+            return Vec::new();
+        }
+        let mut effects: Vec<Effect> = self.stop(name, fleet).into_iter().collect();
+        self.unseen.insert(name.clone());
+        // An agent's member says by itself when it begins.
+        if access.agent().is_none() {
+            self.restarted.insert(name.clone());
+        }
+        self.tasks.insert(name.clone(), access.clone());
+        effects.push(Effect::StartMember(name.clone(), access));
+        effects
+    }
+
+    /// Stops a member's task, if it runs.
+    pub(super) fn stop(&mut self, name: &ClusterName, fleet: &mut FleetState) -> Option<Effect> {
+        self.unseen.remove(name);
+        self.restarted.remove(name);
+        // Before the orders are forgotten: they name the placements that wait for the cluster's reports.
+        self.await_reports(name, fleet);
+        // When its task starts again, it has no orders.
+        self.forget_orders(name);
+        self.tasks.remove(name).map(|_| Effect::StopMember(name.clone()))
+    }
+
+    /// Notes that a member has no orders.
+    pub(super) fn forget_orders(&mut self, cluster: &ClusterName) {
+        for sent in self.sent.values_mut() {
+            sent.remove(cluster);
+        }
+    }
+
+    /// Takes back all orders to a member.
+    pub(super) fn withdraw_orders(&mut self, cluster: &ClusterName) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for (placement, sent) in &mut self.sent {
+            if sent.remove(cluster).is_some() {
+                effects.push(Effect::Command(cluster.clone(), MemberCommand::Forget(placement.clone())));
+            }
+        }
+        effects
+    }
+
+    /// Takes back the order to a member of a placement that has left it.
+    pub(super) fn withdraw_order(&mut self, placement: &PlacementKey, cluster: ClusterName) -> Option<Effect> {
+        self.sent.get_mut(placement)?.remove(&cluster)?;
+        let command = MemberCommand::Forget(placement.clone());
+        self.tasks.contains_key(&cluster).then(|| Effect::Command(cluster, command))
+    }
+
+    /// Forgets a placement that is gone.
+    pub(super) fn forget(&mut self, placement: &PlacementKey) {
+        self.sent.remove(placement);
+    }
+
+    /// Has a single pass try once more what members refused: what was in the way may have left.
+    pub(super) fn allow_another_try(&mut self) {
+        self.tried_again.clear();
+    }
+
+    /// Takes the report about an order. Returns whether it is one: it may arrive from a member that was stopped or that has left the
+    /// placement.
+    pub(super) fn take_report(
+        &mut self,
+        cluster: &ClusterName,
+        placement: &PlacementKey,
+        status: Arc<WorkStatus>,
+        fleet: &mut FleetState,
+        now: Timestamp,
+    ) -> bool {
+        let sent = self.sent.get_mut(placement).and_then(|sent| sent.get_mut(cluster));
+        let Some(sent) = sent else { return false };
+        let is_end = status.complete || status.failure.is_some();
+        sent.is_tried |= is_end && status.generation == sent.order.generation;
+        let heard = fleet.heard.get_mut(placement).and_then(|heard| heard.get_mut(cluster));
+        if let Some(heard) = heard.filter(|heard| **heard == Heard::NotYet) {
+            *heard = Heard::Since(now);
+        }
+        self.reports.entry(placement.clone()).or_default().insert(cluster.clone(), status);
+        true
+    }
+
+    /// Marks earlier reports of a cluster as outdated until it reports again.
+    pub(super) fn await_reports(&self, cluster: &ClusterName, fleet: &mut FleetState) {
+        for (key, _) in self.sent.iter().filter(|(_, sent)| sent.contains_key(cluster)) {
+            fleet.heard.entry(key.clone()).or_default().insert(cluster.clone(), Heard::NotYet);
+        }
+    }
+
+    /// Returns the last report about a placement on a cluster: one that is not stored yet is newer than the stored one.
+    pub(super) fn work<'a>(
+        &'a self,
+        placement: &PlacementKey,
+        cluster: &ClusterName,
+        placements: &'a Placements,
+    ) -> Option<&'a Arc<WorkStatus>> {
+        let reported = self.reports.get(placement).and_then(|reports| reports.get(cluster));
+        reported.or_else(|| placements.get(placement)?.works.get(cluster))
+    }
+
+    /// Forgets reports that a stored decision includes; reports that arrived meanwhile are decided next.
+    pub(super) fn forget_reports(&mut self, placement: &PlacementKey, stored: &BTreeMap<ClusterName, Arc<WorkStatus>>) {
+        let Some(known) = self.reports.get_mut(placement) else { return };
+        known.retain(|cluster, work| !stored.get(cluster).is_some_and(|stored| Arc::ptr_eq(stored, work)));
+        if known.is_empty() {
+            self.reports.remove(placement);
+        }
+    }
+
     /// Takes the members whose tasks began again and that have all their orders with this batch. One that has not answered yet gets
     /// none, and a placement whose payload is being read is decided later.
-    pub(super) fn take_complete(&mut self) -> BTreeSet<ClusterName> {
+    pub(super) fn take_complete(&mut self, queue: &Queue, placements: &Placements) -> BTreeSet<ClusterName> {
         if self.restarted.is_empty() {
             return BTreeSet::new();
         }
-        let waiting = self.queue.placements.iter().filter_map(|key| self.placements.get(key));
+        let waiting = queue.placements.iter().filter_map(|key| placements.get(key));
         let waiting: BTreeSet<&ClusterName> =
             waiting.flat_map(PlacementState::bindings).map(|binding| &binding.cluster).collect();
         let is_complete = |cluster: &ClusterName| self.answered.contains(cluster) && !waiting.contains(cluster);
@@ -47,330 +207,21 @@ impl Core {
         complete
     }
 
-    /// Starts and stops member tasks as git and the configuration require.
-    pub(super) fn note_members(&mut self, before: &Tree, now: Timestamp) {
-        let tree = Arc::clone(&self.fleet.tree);
-        // Folders say nothing of a namespace that git does not bring, so all of them change with what git brings.
-        let folders_differ = before.unmanaged_namespaces() != tree.unmanaged_namespaces();
-        let is_listed = |name: &ClusterName| self.configuration.member(name).is_some();
-        for name in mark_leavers(&mut self.fleet.records, &tree, is_listed, now) {
-            tracing::warn!(cluster = %name, "left the fleet; what it holds stays there");
-            self.stop_member(&name);
-            self.forget_server(&name, now);
-            self.queue.clusters.insert(name);
+    /// Tells a member whose task began which placements it has: those with orders, those that are bound to it and have none yet, and those
+    /// whose clusters are not known yet.
+    pub(super) fn tell_placements(
+        &self,
+        cluster: ClusterName,
+        queue: &Queue,
+        placements: &Placements,
+    ) -> Option<Effect> {
+        if !self.tasks.contains_key(&cluster) {
+            return None;
         }
-        for (name, member) in &tree.clusters {
-            if before.clusters.get(name) != Some(member) {
-                self.queue.clusters.insert(name.clone());
-            }
-            let access = self.configuration.member(name);
-            let suspended = member.annotations.get(SUSPENDED).is_some_and(|v| v == "true");
-            let kind = match &access {
-                Some(access) if access.is_directory() => MemberKind::Directory,
-                Some(_) => MemberKind::Live,
-                None => MemberKind::Unreachable,
-            };
-            let begin = || ClusterRecord::new(name.clone(), now);
-            let record = self.fleet.records.entry(name.clone()).or_insert_with(begin);
-            // A cluster without an entry in `members:` comes back when it gets one.
-            if record.left && (access.is_some() || record.kind == MemberKind::Unreachable) {
-                *record = begin();
-            }
-            // Scheduling finds the placements that read the labels; overrides may read any label, and values by cluster properties too.
-            let of_overrides = record.labels != member.labels && !self.fleet.overrides.is_empty();
-            if of_overrides || (before.clusters.get(name) != Some(member) && !tree.varied.is_empty()) {
-                self.queue.concerns_holders(name);
-            }
-            note_git(record, member, now);
-            if !record.left {
-                record.kind = kind;
-                record.agent = access.as_ref().and_then(MemberAccess::agent).cloned();
-            }
-            // A folder has no nodes: stored facts are from a time when the name meant an API server.
-            if kind == MemberKind::Directory {
-                record.properties.clear();
-                record.properties_unknown = None;
-                if folders_differ {
-                    self.queue.clusters.insert(name.clone());
-                }
-            }
-            let reason = match (&access, suspended) {
-                (None, _) if record.left => Some(UNLISTED),
-                (_, true) => Some(SUSPENDED_WORDS),
-                (None, _) => Some("no entry of `members:` in the configuration names it"),
-                _ => None,
-            };
-            match (access, reason) {
-                (Some(access), None) => self.start_member(name, access),
-                (_, reason) => {
-                    if record_answering(record, false, reason.map(str::to_owned), now) {
-                        self.queue.clusters.insert(name.clone());
-                        self.queue.concerns_holders(name);
-                    }
-                    self.stop_member(name);
-                }
-            }
-        }
-        self.warn_unreached();
-    }
-
-    /// Warns once about clusters that no entry of `members:` reaches.
-    fn warn_unreached(&mut self) {
-        let warnings = fleet_warnings(self.fleet.records.values());
-        let unreached = warnings.into_iter().find(|warning| warning.kind == WarningKind::NoAccess);
-        if let Some(warning) = unreached.as_ref().filter(|_| unreached != self.unreached) {
-            tracing::warn!(about = %warning, "clusters cannot be reached");
-        }
-        self.unreached = unreached;
-    }
-
-    fn start_member(&mut self, name: &ClusterName, access: MemberAccess) {
-        if self.members.get(name) == Some(&access) {
-            return;
-        }
-        self.stop_member(name);
-        self.unseen.insert(name.clone());
-        // An agent's member says by itself when it begins.
-        if access.agent().is_none() {
-            self.restarted.insert(name.clone());
-        }
-        self.members.insert(name.clone(), access.clone());
-        self.effects.push(Effect::StartMember(name.clone(), access));
-    }
-
-    fn stop_member(&mut self, name: &ClusterName) {
-        self.unseen.remove(name);
-        self.restarted.remove(name);
-        // Before `sent` is cleared: it names the placements that wait for the cluster's reports.
-        self.await_reports(name);
-        // When its task starts again, it has no orders.
-        self.sent.values_mut().for_each(|sent| drop(sent.remove(name)));
-        if self.members.remove(name).is_some() {
-            self.effects.push(Effect::StopMember(name.clone()));
-        }
-    }
-
-    /// Handles an event of a member.
-    pub(super) fn handle_member(&mut self, event: MemberEvent, now: Timestamp) {
-        match event {
-            MemberEvent::Online { cluster, version, server, holds, kept, inventory } => {
-                if !self.members.contains_key(&cluster) || !self.note_server(&cluster, server, now) {
-                    return;
-                }
-                // Asked before `note_holder`, which removes the cluster from that list.
-                let is_unseen = self.store.as_ref().is_some_and(|store| store.unseen.contains(&cluster));
-                self.note_holder(&cluster, &holds, kept, now);
-                tracing::info!(cluster = %cluster, version, "cluster answers");
-                // A first decision without the member's properties would place by incomplete data.
-                if self.fleet.records.get(&cluster).is_none_or(knows_facts) {
-                    self.unseen.remove(&cluster);
-                }
-                self.warn_forgotten(&cluster, &inventory);
-                self.note_inventory(&cluster, inventory, &holds);
-                for (key, held) in holds {
-                    if let Some(held) = held {
-                        self.note_held(&cluster, key, held, is_unseen);
-                    }
-                }
-                self.note_answering(&cluster, true, None, version, now);
-            }
-            MemberEvent::Offline { cluster, reason } => {
-                if !self.members.contains_key(&cluster) {
-                    return;
-                }
-                // The first decision waits for an answer, and this is one.
-                self.unseen.remove(&cluster);
-                self.await_reports(&cluster);
-                self.note_answering(&cluster, false, Some(reason), None, now);
-            }
-            // A report may arrive from a member that was stopped or that has left the placement.
-            MemberEvent::Work { cluster, placement, status } => {
-                let sent = self.sent.get_mut(&placement).and_then(|sent| sent.get_mut(&cluster));
-                let Some(sent) = sent else { return };
-                let is_end = status.complete || status.failure.is_some();
-                sent.is_tried |= is_end && status.generation == sent.order.generation;
-                let heard = self.fleet.heard.get_mut(&placement).and_then(|heard| heard.get_mut(&cluster));
-                if let Some(heard) = heard.filter(|heard| **heard == Heard::NotYet) {
-                    *heard = Heard::Since(now);
-                }
-                self.reports.entry(placement.clone()).or_default().insert(cluster, status);
-                self.queue.placements.insert(placement);
-            }
-            MemberEvent::Restarted { cluster } => {
-                self.await_reports(&cluster);
-                // The new task knows no orders: the next decision sends all of them.
-                self.sent.values_mut().for_each(|sent| drop(sent.remove(&cluster)));
-                self.queue.concerns_holders(&cluster);
-                self.restarted.insert(cluster);
-            }
-            MemberEvent::Facts { cluster, facts } => self.note_facts(&cluster, &facts),
-            MemberEvent::Namespaces { cluster, namespaces } => self.note_namespaces(cluster, namespaces),
-            MemberEvent::Unwatched { cluster, reason } => {
-                if let Some(record) = self.fleet.records.get_mut(&cluster) {
-                    record.unwatched = Some(reason);
-                    self.queue.clusters.insert(cluster);
-                }
-            }
-        }
-    }
-
-    /// Marks earlier reports of a cluster as outdated until it reports again.
-    pub(super) fn await_reports(&mut self, cluster: &ClusterName) {
-        for (key, _) in self.sent.iter().filter(|(_, sent)| sent.contains_key(cluster)) {
-            self.fleet.heard.entry(key.clone()).or_default().insert(cluster.clone(), Heard::NotYet);
-        }
-    }
-
-    /// Keeps what is known of a member's nodes and pods, and its claims. What was said before it stopped answering, or was stopped, is kept.
-    fn note_facts(&mut self, cluster: &ClusterName, facts: &Facts) {
-        let Some(record) = self.fleet.records.get_mut(cluster).filter(|_| self.members.contains_key(cluster)) else {
-            return;
-        };
-        let complaint = facts.complaint();
-        if complaint.is_some() && record.properties_unknown != complaint {
-            tracing::warn!(cluster = %cluster, reason = complaint, "not all facts about the cluster can be seen");
-        }
-        // The version is known from the connection, not from nodes and pods.
-        let version = record.properties.remove_entry(KUBERNETES_VERSION);
-        let properties = facts.properties().into_iter().chain(version).collect();
-        record.properties_unknown = complaint;
-        record.properties = properties;
-        // What a member claimed stays while it cannot be read: placements would leave it otherwise.
-        if let Some(claims) = &facts.claims {
-            record.claims.clone_from(claims);
-        }
-        self.queue.clusters.insert(cluster.clone());
-        self.unseen.remove(cluster);
-    }
-
-    /// Keeps the namespaces of a member: ResourcePlacements go where their namespace is.
-    fn note_namespaces(&mut self, cluster: ClusterName, namespaces: Result<BTreeSet<String>, String>) {
-        let Some(record) = self.fleet.records.get_mut(&cluster).filter(|_| self.members.contains_key(&cluster)) else {
-            return;
-        };
-        let (namespaces, unknown) = match namespaces {
-            Ok(namespaces) => (Some(namespaces), None),
-            Err(reason) => (None, Some(reason)),
-        };
-        if let Some(reason) = unknown.as_ref().filter(|_| record.namespaces_unknown != unknown) {
-            tracing::warn!(cluster = %cluster, reason,
-                "the cluster's namespaces cannot be listed; ResourcePlacements go there whether it has their namespace or not");
-        }
-        record.namespaces = namespaces;
-        record.namespaces_unknown = unknown;
-        self.queue.clusters.insert(cluster);
-    }
-
-    /// Says what a member holds of placements that nothing is decided about any more, as one does that was restored from a
-    /// backup: nobody removes it.
-    fn warn_forgotten(&self, cluster: &ClusterName, inventory: &BTreeMap<PlacementKey, Inventory>) {
-        if self.source_look != SourceLook::Seen {
-            return;
-        }
-        for placement in inventory.keys() {
-            let state = self.placements.get(placement);
-            let is_undecided = state.is_some_and(|state| state.record.generation == 0);
-            if is_undecided || self.queue.holds(placement, cluster) {
-                continue;
-            }
-            let reason = if state.is_some() { "it does not go there any more" } else { "it is not in git any more" };
-            tracing::warn!(
-                cluster = %cluster,
-                placement = %placement,
-                reason,
-                "holds objects of a placement that left; remove by hand those that no other placement selects, or bring the placement \
-                 back"
-            );
-        }
-    }
-
-    /// Records what a member holds before it gets orders. If a placement leaves and its last objects vanished unobserved, its
-    /// removal is complete only when the inventory on the member is gone too; `holds` names the inventories that exist.
-    fn note_inventory(
-        &mut self,
-        cluster: &ClusterName,
-        inventory: BTreeMap<PlacementKey, Inventory>,
-        holds: &BTreeMap<PlacementKey, Option<Held>>,
-    ) {
-        for (key, inventory) in inventory {
-            // A report that is not stored yet is newer than the stored one.
-            let reported = self.reports.get(&key).and_then(|reports| reports.get(cluster));
-            let written = || self.placements.get(&key).and_then(|state| state.works.get(cluster));
-            let known = reported.or_else(written);
-            let leaves = |state: &PlacementState| state.bindings().any(|b| b.cluster == *cluster && b.deleting);
-            let is_left_over = inventory.is_known_empty()
-                && holds.contains_key(&key)
-                && known.is_some_and(|work| work.complete)
-                && self.placements.get(&key).is_some_and(leaves);
-            if is_left_over || known.is_none_or(|work| work.inventory != inventory) {
-                let work = known.map(|work| WorkStatus::clone(work)).unwrap_or_default();
-                let complete = work.complete && !is_left_over;
-                let work = Arc::new(WorkStatus { complete, inventory, ..work });
-                self.queue.placements.extend(self.placements.contains_key(&key).then(|| key.clone()));
-                self.reports.entry(key).or_default().insert(cluster.clone(), work);
-            }
-        }
-    }
-
-    fn note_answering(
-        &mut self,
-        cluster: &ClusterName,
-        online: bool,
-        message: Option<String>,
-        version: Option<String>,
-        now: Timestamp,
-    ) {
-        let Some(record) = self.fleet.records.get_mut(cluster) else { return };
-        if record_answering(record, online, message, now)
-            && let Some(reason) = &record.message
-        {
-            tracing::warn!(cluster = %cluster, reason, "cluster does not answer; its turn is deferred");
-        }
-        if let Some(version) = version {
-            record.properties.insert(KUBERNETES_VERSION.to_owned(), version);
-        }
-        // Refreshed once for all events that arrive together.
-        self.queue.clusters.insert(cluster.clone());
-        self.queue.concerns_holders(cluster);
-    }
-
-    /// Updates the clusters that scheduling sees, and queues the placements that read a change.
-    pub(super) fn refresh_clusters(&mut self, batch: &mut Batch, now: Timestamp) {
-        let tree = Arc::clone(&self.fleet.tree);
-        let stale = std::mem::take(&mut self.queue.clusters);
-        let is_same = members(&tree, &self.fleet.records).map(|(name, _)| name).eq(self
-            .fleet
-            .clusters
-            .iter()
-            .map(|(name, _)| name));
-        if is_same {
-            for name in &stale {
-                let is_known = self.fleet.clusters.contains(name.as_str());
-                let Some(member) = tree.clusters.get(name).filter(|_| is_known) else { continue };
-                let seen = cluster(&tree, member, self.fleet.records.get(name), now);
-                let change = self.fleet.clusters.set(name.clone(), seen);
-                self.queue.changed(&change);
-            }
-        } else {
-            // A cluster joined or left: any policy may pick it, or may have lost it.
-            self.fleet.clusters = clusters(&tree, &self.fleet.records, now);
-            self.queue.placements.extend(self.placements.keys().cloned());
-        }
-        for name in &stale {
-            let Some(member) = tree.clusters.get(name) else { continue };
-            let record = self.fleet.records.get(name);
-            let ends = record.map(|record| [silence_ends(record, now), record.pushed.next_end(now)]);
-            self.queue.wake_cluster(name, ends.into_iter().flatten().flatten().min());
-            let concerned = self.fleet.ocm.observe(name, ocm_facts(member, record, now));
-            self.queue.ocm.extend(concerned);
-        }
-        let records = stale.iter().filter_map(|name| self.fleet.records.get(name));
-        for record in records.filter(|record| self.stored_clusters.get(&record.name) != Some(*record)) {
-            if write_down(batch, records::cluster_key(&record.name), record) {
-                batch.clusters.push(record.clone());
-            }
-        }
-        batch.refreshed = true;
+        let sent = self.sent.iter().filter(|(_, sent)| sent.contains_key(&cluster)).map(|(key, _)| key);
+        let undecided = placements.iter().filter(|(_, state)| state.policies.is_empty()).map(|(key, _)| key);
+        let all = sent.chain(undecided).chain(queue.holders(&cluster)).cloned().collect();
+        Some(Effect::Command(cluster, MemberCommand::Placements(all)))
     }
 
     /// Sends members the orders of a decision that they do not have yet. `works` are the reports that the decision was made
@@ -380,7 +231,8 @@ impl Core {
         placement: &PlacementKey,
         orders: &[Arc<WorkOrder>],
         works: &BTreeMap<ClusterName, Arc<WorkStatus>>,
-    ) {
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
         let nothing = BTreeMap::new();
         let mut sent = Along::new(self.sent.get(placement).unwrap_or(&nothing));
         let mut new = Vec::new();
@@ -389,14 +241,14 @@ impl Core {
             let same = |known: &Sent| Arc::ptr_eq(&known.order, order) || orders::is_same(&known.order, order);
             let is_sent = known.is_some_and(same);
             // The content of a member must be known before it gets orders: its first answer queues a decision.
-            let may_be_shown = self.members.contains_key(&order.cluster) && self.answered.contains(&order.cluster);
+            let may_be_shown = self.tasks.contains_key(&order.cluster) && self.answered.contains(&order.cluster);
             if is_sent || !may_be_shown {
                 continue;
             }
             // The member's task reports orders of this process by itself.
             let reported = if known.is_some() { None } else { self.reported(order, works) };
             let command = MemberCommand::Order { order: Arc::clone(order), reported };
-            self.effects.push(Effect::Command(order.cluster.clone(), command));
+            effects.push(Effect::Command(order.cluster.clone(), command));
             // Within one generation there is nothing new to report.
             let is_tried = known.is_some_and(|known| known.is_tried && known.order.generation == order.generation);
             new.push((order.cluster.clone(), Sent { order: Arc::clone(order), is_tried }));
@@ -404,15 +256,144 @@ impl Core {
         if !new.is_empty() {
             self.sent.entry(placement.clone()).or_default().extend(new);
         }
+        effects
     }
 
     /// Returns the last report about a placement on a cluster, of whatever generation: the member takes refusals only from a report about
     /// the same generation, and from any what it wrote.
     fn reported(&self, order: &WorkOrder, works: &BTreeMap<ClusterName, Arc<WorkStatus>>) -> Option<Arc<WorkStatus>> {
         let newer = self.reports.get(&order.placement).and_then(|reports| reports.get(&order.cluster));
-        let work = newer.or_else(|| works.get(&order.cluster));
-        work.cloned()
+        newer.or_else(|| works.get(&order.cluster)).cloned()
     }
+
+    /// Returns the state of a placement: one with clusters that have not answered this process is not known to be rolled out.
+    pub(super) fn rollout_state(&self, state: &PlacementState, fleet: &FleetState, now: Timestamp) -> RolloutState {
+        let bindings = state.shared_bindings();
+        let standing = rollout_state(&state.view(&bindings, fleet, now));
+        match self.not_seen(state, fleet).filter(|_| standing == RolloutState::AllAtTarget) {
+            Some(clusters) => RolloutState::Unreachable(clusters),
+            None => standing,
+        }
+    }
+
+    /// Names the clusters of a placement that have not answered this process: what was stored of them may not be true any more.
+    fn not_seen(&self, state: &PlacementState, fleet: &FleetState) -> Option<String> {
+        let is_silent = |cluster: &&ClusterName| self.tasks.contains_key(*cluster) && !self.answered.contains(*cluster);
+        let mut silent = state.bindings().map(|binding| &binding.cluster).filter(is_silent).peekable();
+        silent.peek()?;
+        let named = silent.map(|cluster| {
+            let why = fleet.records.get(cluster).map(why).unwrap_or_default();
+            format!("{cluster}{why}")
+        });
+        Some(format!("not seen since gitfleet started: {}", listing(named)))
+    }
+
+    /// Returns the orders that members were given last.
+    pub(super) fn orders(&self) -> impl Iterator<Item = &Arc<WorkOrder>> {
+        self.sent.values().flat_map(|sent| sent.values()).map(|sent| &sent.order)
+    }
+
+    /// Tells whether an online member was ordered to keep a pause or hold, or to drop it, and has not confirmed that yet.
+    pub(super) fn is_keeping(&self, fleet: &FleetState, placements: &Placements) -> bool {
+        let is_untold = |placement: &PlacementKey, order: &WorkOrder| {
+            let work = self.work(placement, &order.cluster, placements);
+            let writes = !order.remove && order.strategy.type_ != ApplyStrategyType::ReportDiff;
+            let is_failing = work.is_none_or(|work| work.failure.is_some());
+            writes && !is_failing && work.is_some_and(|work| work.kept != order.kept) && fleet.is_online(&order.cluster)
+        };
+        self.sent.iter().any(|(placement, sent)| sent.values().any(|sent| is_untold(placement, &sent.order)))
+    }
+
+    /// Tells whether an online member has not yet reported, in this process, the result of all its orders.
+    pub(super) fn is_trying(&self, fleet: &FleetState) -> bool {
+        let is_untried = |(cluster, sent): (&ClusterName, &Sent)| !sent.is_tried && fleet.is_online(cluster);
+        self.sent.values().any(|sent| sent.iter().any(is_untried))
+    }
+
+    /// Returns what a member with an order of a placement was last seen to hold of it.
+    fn held<'a>(
+        &self,
+        placement: &PlacementKey,
+        cluster: &ClusterName,
+        placements: &'a Placements,
+    ) -> Option<&'a BTreeSet<ObjectKey>> {
+        self.sent.get(placement).filter(|sent| sent.contains_key(cluster))?;
+        Some(placements.get(placement)?.works.get(cluster)?.inventory.seen())
+    }
+
+    /// Tells whether a placement still has a record only because an online member has not reported yet that another placement has taken
+    /// over its objects: an object has one label, so of two reports that name it one is out of date.
+    pub(super) fn awaits_old_holder(&self, fleet: &FleetState, placements: &Placements) -> bool {
+        let is_taken = |old: &PlacementKey, cluster: &ClusterName| {
+            let Some(left) = self.held(old, cluster, placements) else { return false };
+            let mut others = self.sent.keys().filter(|other| *other != old);
+            others.any(|other| self.held(other, cluster, placements).is_some_and(|taken| !taken.is_disjoint(left)))
+        };
+        placements.iter().any(|(key, state)| {
+            let mut leaving = state.record.handing_over.iter().filter(|cluster| fleet.is_online(cluster));
+            leaving.any(|cluster| is_taken(key, cluster))
+        })
+    }
+
+    /// Has members try again what they refused, before a single pass ends with a failure: what an object needs may have come with another
+    /// placement meanwhile, as the right of a tenant's account to write it. Nothing if all that was tried again last is refused still, so
+    /// that a pass ends. Agents try again by themselves.
+    pub(super) fn try_again(&mut self, fleet: &FleetState, placements: &Placements) -> Vec<Effect> {
+        let refused = self.refused_objects(fleet, placements);
+        let is_first = self.tried_again.is_empty();
+        if refused.is_empty() || !is_first && self.tried_again.is_subset(&refused) {
+            return Vec::new();
+        }
+        let mut effects = BTreeMap::new();
+        for (placement, cluster, _) in &refused {
+            if let Some(sent) = self.sent.get_mut(placement).and_then(|sent| sent.get_mut(cluster)) {
+                sent.is_tried = false;
+            }
+            let command = MemberCommand::TryAgain(placement.clone());
+            effects.insert((placement.clone(), cluster.clone()), Effect::Command(cluster.clone(), command));
+        }
+        self.tried_again = refused;
+        effects.into_values().collect()
+    }
+
+    /// Returns the objects that members refused, and are tried again after a pause.
+    fn refused_objects(
+        &self,
+        fleet: &FleetState,
+        placements: &Placements,
+    ) -> BTreeSet<(PlacementKey, ClusterName, ObjectId)> {
+        let mut refused = BTreeSet::new();
+        for (placement, sent) in &self.sent {
+            let Some(state) = placements.get(placement) else { continue };
+            let is_here = |cluster: &ClusterName| {
+                let access = self.tasks.get(cluster);
+                fleet.is_online(cluster) && access.is_some_and(|access| access.agent().is_none())
+            };
+            for cluster in sent.keys().filter(|cluster| is_here(cluster)) {
+                let Some(work) = state.works.get(cluster) else { continue };
+                // What belonged to another placement may be free by now.
+                let is_refused =
+                    |applied: ApplyOutcome| applied.is_tried_again() || applied == ApplyOutcome::FailedToTakeOver;
+                let of = work.manifests.iter().filter(|manifest| is_refused(manifest.applied));
+                refused.extend(of.map(|manifest| (placement.clone(), cluster.clone(), manifest.id.clone())));
+            }
+        }
+        refused
+    }
+}
+
+/// Returns the servers that clusters were delivered to before.
+fn stored_servers(records: &BTreeMap<ClusterName, ClusterRecord>) -> ReachedServers {
+    let mut servers = ReachedServers::default();
+    for record in records.values().filter(|record| !record.left) {
+        servers.set(&record.name, known_server(record));
+    }
+    servers
+}
+
+/// Returns the server that a cluster was delivered to before.
+pub(super) fn known_server(record: &ClusterRecord) -> Option<ReachedServer> {
+    record.server.as_ref().map(|uid| ReachedServer { uid: uid.clone(), is_known: true })
 }
 
 /// Returns the initial state of reports about a placement: none received yet.
@@ -455,23 +436,6 @@ fn await_answer(record: &mut ClusterRecord, now: Timestamp) {
     }
     record.online = false;
     record.unwatched = None;
-}
-
-/// Copies what git says of a cluster.
-fn note_git(record: &mut ClusterRecord, member: &MemberCluster, now: Timestamp) {
-    record.labels.clone_from(&member.labels);
-    record.annotations.clone_from(&member.annotations);
-    record.annotations.remove(LAST_APPLIED);
-    record.spec.clone_from(&member.spec);
-    record.managed_taints = dated_taints(&record.managed_taints, member, now);
-    record.stated = facts::stated(member);
-}
-
-/// Tells whether the facts about a cluster are known, possibly from an earlier process, or cannot be known.
-fn knows_facts(record: &ClusterRecord) -> bool {
-    record.kind != MemberKind::Live
-        || record.properties.contains_key(facts::NODE_COUNT)
-        || record.properties_unknown.is_some()
 }
 
 #[cfg(test)]

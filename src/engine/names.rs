@@ -33,7 +33,7 @@ impl Core {
             let is_shared = self.fleet.names.is_shared(&key, &state.runs);
             if state.shared_name != is_shared {
                 state.shared_name = is_shared;
-                self.changed.placements.insert(key.clone(), true);
+                self.listeners.changed.placements.insert(key.clone(), true);
                 self.queue.placements.insert(key);
             }
         }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::Batch;
 use crate::store::records;
 use crate::store::records::{PLACEMENT_PREFIX, STORE_KEY};
 use crate::store::saved::Records;
@@ -229,18 +228,4 @@ fn compare<K: Ord, V: Serialize>(
         ops.push(Op::Delete { key: key(name), expected: Expected::Any });
     }
     Ok(())
-}
-
-/// Adds the write of a record if it differs from the stored one.
-pub(crate) fn write_down<T: Serialize>(batch: &mut Batch, key: String, record: &T) -> bool {
-    match records::put(key, record, Expected::Any) {
-        Ok(op) => {
-            batch.ops.push(op);
-            true
-        }
-        Err(error) => {
-            tracing::error!(%error, "a record could not be stored and stays as it is");
-            false
-        }
-    }
 }

@@ -1,11 +1,14 @@
 //! What machines push about clusters.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
-use super::persist::write_down;
+use super::batch::BatchChange;
 use super::{Batch, Core};
 use crate::store::records;
 use model::commands::{Refusal, RefusalReason};
+use model::id::ClusterName;
 use model::pushed::Push;
 use model::records::ClusterRecord;
 
@@ -13,29 +16,37 @@ impl Core {
     /// Takes what machines push about clusters, each with the name of its token. Returns what is to be stored, and for each
     /// why it is not taken, if it is not: as with [`Core::decide`], the batch must come back before anything else is decided.
     pub fn push(&mut self, pushes: Vec<(Push, String)>, now: Timestamp) -> (Batch, Vec<Result<(), Refusal>>) {
-        let mut batch = Batch::default();
+        let mut pushed = BTreeMap::new();
         let mut answers = Vec::new();
         for (push, by) in pushes {
-            let record = self.pushed(&batch, push, &by, now);
-            answers.push(record.map(|record| drop(batch.pushed.insert(record.name.clone(), record))));
+            let record = self.pushed(&pushed, push, &by, now);
+            answers.push(record.map(|record| drop(pushed.insert(record.name.clone(), record))));
         }
-        for record in batch.pushed.clone().values() {
-            write_down(&mut batch, records::cluster_key(&record.name), record);
+        let mut batch = Batch::default();
+        for record in pushed.into_values() {
+            batch.write(records::cluster_key(&record.name), &record);
+            batch.changes.push(BatchChange::Pushed(Box::new(record)));
         }
-        self.outstanding = true;
+        self.persistence.outstanding = true;
         (batch, answers)
     }
 
-    /// Returns the record of a cluster with what is pushed about it, over what the batch has of it already.
-    fn pushed(&self, batch: &Batch, push: Push, by: &str, now: Timestamp) -> Result<ClusterRecord, Refusal> {
+    /// Returns the record of a cluster with what is pushed about it, over what was pushed before it.
+    fn pushed(
+        &self,
+        before: &BTreeMap<ClusterName, ClusterRecord>,
+        push: Push,
+        by: &str,
+        now: Timestamp,
+    ) -> Result<ClusterRecord, Refusal> {
         let refusal = |reason, message: String| Refusal { reason, message };
-        if self.outstanding {
+        if self.persistence.outstanding {
             return Err(refusal(RefusalReason::NotPossible, "something else is being saved; send it again".to_owned()));
         }
         if let Some(complaint) = self.adoption_complaint() {
             return Err(refusal(RefusalReason::NotPossible, complaint));
         }
-        let known = batch.pushed.get(&push.cluster).or_else(|| self.fleet.records.get(&push.cluster));
+        let known = before.get(&push.cluster).or_else(|| self.fleet.records.get(&push.cluster));
         let Some(known) = known.filter(|record| !record.left) else {
             return Err(refusal(RefusalReason::NotFound, format!("the fleet has no cluster {}", push.cluster)));
         };

@@ -83,16 +83,9 @@ impl Queue {
         take_due(&mut self.rereads, now)
     }
 
-    /// Queues again what the store refused; nothing else is decided before it.
-    pub(crate) fn put_back(
-        &mut self,
-        placements: impl IntoIterator<Item = PlacementKey>,
-        ocm: impl IntoIterator<Item = Key>,
-        retry_at: Timestamp,
-    ) {
-        self.placements.extend(placements);
-        self.ocm.extend(ocm);
-        self.retry_at = Some(retry_at);
+    /// Sets when the store is tried again that refused something; nothing is decided before.
+    pub(crate) fn retry_at(&mut self, at: Timestamp) {
+        self.retry_at = Some(at);
     }
 
     /// Tells whether the store refused something and the retry pause is not over.

@@ -1,12 +1,9 @@
 //! Several sources: what happens to each, and what that means for all of them together.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 
-use super::source::{SourceLook, log_refusal};
-use super::{Core, SourceEvent};
-use config::Configuration;
+use super::event::SourceEvent;
+use super::source::{FollowedSource, log_refusal};
 use model::id::CommitId;
 use model::records::SourceRecord;
 use model::tree::JoinedSource;
@@ -14,22 +11,12 @@ use model::tree::JoinedSource;
 /// Why a tip waits where no other reason is given.
 const REWRITTEN: &str = "history was rewritten";
 
-/// Returns the records of the sources that a process starts with. A source is the same for as long as its name is, also at another place.
-pub(super) fn begin(configuration: &Configuration, known: &SourceRecord) -> BTreeMap<String, SourceRecord> {
-    let record = |source: &config::Source| {
-        let base = known.sources.get(&source.name).cloned().unwrap_or_default();
-        let branch = base.branch.clone().filter(|_| source.branch.is_none());
-        let record = SourceRecord { url: source.url.clone(), branch, unwatched: None, unkept: None, ..base };
-        (source.name.clone(), record)
-    };
-    configuration.sources.iter().map(record).collect()
-}
-
-impl Core {
+impl FollowedSource {
     /// Handles an event that concerns one of several sources. One that cannot be read holds nothing of the others back.
-    pub(super) fn handle_one_source(&mut self, name: &str, news: SourceEvent, now: Timestamp) {
+    /// Returns whether it was read.
+    pub(super) fn handle_one(&mut self, name: &str, news: SourceEvent, now: Timestamp) -> bool {
         let _source = tracing::error_span!("source", name).entered();
-        let mut record = self.source.sources.remove(name).unwrap_or_default();
+        let mut record = self.record.sources.remove(name).unwrap_or_default();
         let is_read = match news {
             SourceEvent::Seen(commit) => {
                 self.note_seen(&commit, now);
@@ -92,16 +79,10 @@ impl Core {
         };
         if is_read {
             record.failure = None;
-            self.note_source_read(now);
         }
-        self.source.sources.insert(name.to_owned(), record);
+        self.record.sources.insert(name.to_owned(), record);
         self.summarise_sources();
-    }
-
-    /// Notes that each of several sources was asked once: what was new then is accepted or refused.
-    pub(super) fn note_first_round(&mut self, now: Timestamp) {
-        self.source_look = SourceLook::Seen;
-        self.note_source_read(now);
+        is_read
     }
 
     fn hold(&mut self, record: &mut SourceRecord, commit: CommitId, why: Option<String>, now: Timestamp) {
@@ -116,13 +97,13 @@ impl Core {
             (record.seen, record.seen_at) = (Some(commit), Some(first));
         }
         // A person accepted the pending tip: another tip ends that.
-        self.source.accepted_rewrite = None;
+        self.record.accepted_rewrite = None;
     }
 
     /// Records at which commit each of several sources is accepted.
     pub(super) fn accept_sources(&mut self, accepted: &[JoinedSource], now: Timestamp) {
         for JoinedSource { name, commit } in accepted {
-            let record = self.source.sources.entry(name.clone()).or_default();
+            let record = self.record.sources.entry(name.clone()).or_default();
             if record.accepted.as_ref() != Some(commit) {
                 (record.accepted, record.accepted_at) = (Some(commit.clone()), Some(now));
                 (record.seen, record.seen_at) = (Some(commit.clone()), Some(now));
@@ -137,7 +118,7 @@ impl Core {
 
     /// Says of all sources together what is known of each: the first that waits for a person, every error, every failure.
     fn summarise_sources(&mut self) {
-        let source = &mut self.source;
+        let source = &mut self.record;
         let named = |pick: fn(&SourceRecord) -> Option<&String>| {
             let texts = source.sources.iter().filter_map(|(name, record)| Some(format!("{name}: {}", pick(record)?)));
             texts.reduce(|one, other| format!("{one}; {other}"))

@@ -1,14 +1,16 @@
 use std::path::Path;
 
 use super::*;
+use crate::commits::PAYLOAD_RETRY;
 use crate::store::{MemoryStore, Store as _};
 use decide::payload::{Payload, payload_among};
 use decide::status::rollout::{Failure, RolloutState};
 use model::commands::{Command, Person, Verb};
 use model::id::ObjectKey;
-use model::records::ResourceSnapshot;
+use model::records::{ResourceSnapshot, WorkStatus};
 use model::runs::Channel;
 use model::tree::Tree;
+use model::work::WorkOrder;
 use testkit::trees::{member as cluster, payload, placement, tree};
 
 /// Returns the payload of a snapshot of one commit.
@@ -24,10 +26,10 @@ fn a_first_look_that_is_over_is_not_waited_for_while_the_store_is_left_alone() {
     let start = Timestamp::UNIX_EPOCH;
     for late in [FIRST_LOOK_MAX, FIRST_LOOK_MAX + SignedDuration::from_secs(5)] {
         let (mut core, _) = Core::begin(configuration.clone(), SavedRecords::default(), start);
-        core.unseen.insert("a".into());
+        core.members.unseen.insert("a".into());
         let now = start + late;
         let retry_at = now + STORE_RETRY;
-        core.queue.put_back([], [], retry_at);
+        core.queue.retry_at(retry_at);
         assert!(core.decide(now).is_none(), "the store is left alone");
         assert_eq!(core.next_wake(), Some(retry_at), "after {late}");
     }
@@ -336,9 +338,9 @@ fn a_payload_that_could_not_be_read_is_read_again() {
     let stored = &SavedRecords::read(&life.store).expect("it can be read").placements[&p()];
     assert_eq!(stored.record.unreadable, BTreeSet::from([0]));
     assert!(
-        life.core.settled[&p()].starts_with("cannot continue: the payload of snapshot 0"),
+        life.core.listeners.settled[&p()].starts_with("cannot continue: the payload of snapshot 0"),
         "{:?}",
-        life.core.settled
+        life.core.listeners.settled
     );
     assert_eq!(life.core.next_wake(), Some(life.now + PAYLOAD_RETRY));
     life.wait(PAYLOAD_RETRY);
@@ -489,5 +491,5 @@ fn d11_what_members_of_a_newer_commit_keep_is_taken_over_when_it_can_be_read() {
     }));
     life.settle();
     assert_eq!(life.core.placements()[&p()].record.paused, paused);
-    assert!(life.core.store.as_ref().is_some_and(|store| !store.takes_over), "and that is the end of it");
+    assert!(life.core.persistence.store.as_ref().is_some_and(|store| !store.takes_over), "and that is the end of it");
 }

@@ -5,79 +5,28 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Batch, Core, Effect, MemberCommand, Reports, STORE_RETRY, log_entries, persist};
-use crate::store::{Op, Result};
-use decide::Decision;
+use super::batch::{BatchChange, DecidedPlacement};
+use super::journal_log::log_entries;
+use super::measures::ended_waits;
+use super::{Batch, Core, Effect, STORE_RETRY};
 use decide::rollout::staged::queries;
 use decide::state::PlacementState;
-use model::id::{ClusterName, PlacementKey};
+use model::id::PlacementKey;
+use model::records::ClusterRecord;
 use model::warning::WarningKind;
 
 impl Core {
     /// Handles a batch that the store kept. Returns its effects.
     pub fn written(&mut self, batch: Batch, now: Timestamp) -> Vec<Effect> {
-        self.outstanding = false;
+        self.persistence.outstanding = false;
         // The next batch decides what was queued again, and overwrites what is in doubt.
         if self.queue.placements.is_empty() && !self.queue.waits() {
-            self.in_doubt.clear();
+            self.persistence.trust_commits();
         }
-        if let Some(source) = batch.source {
-            self.stored_source = source;
-            self.changed.source = true;
+        for change in batch.changes {
+            self.keep(change, now);
         }
-        if batch.continues {
-            self.continue_unread(now);
-        }
-        // A command changes a copy: the core takes it over once it is stored.
-        if batch.adopts {
-            self.store.clone_from(&batch.store);
-        }
-        if batch.store.is_some() {
-            self.stored_store = batch.store;
-            self.changed.store = true;
-        }
-        if batch.hub.is_some() {
-            self.stored_hub = batch.hub;
-        }
-        if let Some(commit) = batch.accepted_rewrite {
-            self.source.accepted_rewrite = Some(commit.clone());
-            self.effects.push(Effect::AcceptRewrite(commit));
-        }
-        if let Some(tokens) = batch.agent_tokens {
-            self.agent_tokens = Arc::clone(&tokens);
-            self.effects.push(Effect::AgentTokens(tokens));
-        }
-        self.forget_reports(batch.reports);
-        if let Some(state) = batch.executed {
-            self.take_executed(*state, now);
-        }
-        self.changed.clusters.extend(batch.clusters.iter().map(|record| record.name.clone()));
-        self.changed.clusters.extend(batch.pushed.keys().cloned());
-        self.changed.ocm |= !batch.picked.is_empty();
-        self.stored_clusters.extend(batch.clusters.into_iter().map(|record| (record.name.clone(), record)));
-        for (name, record) in batch.pushed {
-            if let Some(known) = self.fleet.records.get_mut(&name) {
-                known.pushed.clone_from(&record.pushed);
-            }
-            self.stored_clusters.insert(name.clone(), record);
-            self.queue.clusters.insert(name);
-        }
-        for picked in batch.picked {
-            log_entries(&picked.journal);
-            self.queue.wake_ocm(&picked.key, picked.wake_at);
-        }
-        if let Some(exports) = batch.exports.filter(|exports| !Arc::ptr_eq(exports, &self.exports)) {
-            self.effects.push(Effect::Publish(Arc::clone(&exports)));
-            self.exports = exports;
-        }
-        // A placement that gives up an object tells so before the one that takes it over asks for it.
-        let (yielding, others): (Vec<_>, Vec<_>) =
-            batch.decided.into_iter().partition(|(_, decision)| !decision.state.others.yielded.is_empty());
-        for (key, decision) in yielding.into_iter().chain(others) {
-            self.act(&key, decision, now);
-        }
-        self.tell_placements(batch.restarted);
-        if self.retained != self.fleet.tree.commit {
+        if self.source.retained != self.fleet.tree.commit {
             self.retain();
         }
         std::mem::take(&mut self.effects)
@@ -85,52 +34,118 @@ impl Core {
 
     /// Handles a batch that the store refused or may have kept. Everything in it is decided again after a pause.
     pub fn refused(&mut self, batch: Batch, now: Timestamp) {
-        self.outstanding = false;
-        let snapshots = batch.decided.iter().flat_map(|(_, decision)| decision.state.snapshots.values());
-        let accepted = batch.source.iter().filter_map(|source| source.accepted.clone());
-        self.in_doubt.extend(snapshots.flat_map(|snapshot| snapshot.commits().cloned()).chain(accepted));
-        // Reports that arrived meanwhile join those of the batch.
-        for (key, kept) in batch.kept {
-            self.fleet.kept.entry(key).or_default().join(kept);
+        self.persistence.outstanding = false;
+        // The last first, because each was made with those before it.
+        for change in batch.changes.into_iter().rev() {
+            self.undo(change);
         }
-        if let Some((store, before)) = self.store.as_mut().zip(batch.took_over) {
-            store.takes_over |= before.takes_over;
-            store.unseen.extend(before.unseen);
-        }
-        for (key, clusters) in batch.ahead {
-            self.fleet.ahead.entry(key).or_default().extend(clusters);
-        }
-        for picked in batch.picked.iter().rev() {
-            self.fleet.ocm.hold_again(&picked.key, picked.known.clone());
-        }
-        self.fleet.overrides.refused(batch.overrides);
-        self.restarted.extend(batch.restarted);
-        // A command is not repeated by itself. What may be there of it is taken back: nobody was told that it was carried out.
-        let executed = batch.executed.iter().map(|state| (&state.record.key, Some(&**state)));
-        let decided = batch.decided.iter().map(|(key, it)| (key, (!it.finished).then_some(&it.state)));
-        for (key, state) in executed.chain(decided) {
-            let written = self.difference(key, state).map(|ops| persist::keys(&ops)).unwrap_or_default();
-            self.doubted.entry(key.clone()).or_default().extend(written);
-        }
-        let executed = batch.executed.into_iter().map(|state| state.record.key.clone());
-        let placements = batch.decided.into_iter().map(|(key, _)| key).chain(executed);
-        let ocm = batch.picked.into_iter().map(|picked| picked.key);
-        self.queue.clusters.extend(batch.clusters.into_iter().map(|record| record.name));
-        self.queue.put_back(placements, ocm, now + STORE_RETRY);
+        self.queue.retry_at(now + STORE_RETRY);
     }
 
-    /// Returns what to write so that the store has a placement as it is to be, `None` for one without records. What it is known to have is
-    /// left out; what is in doubt is not.
-    ///
-    /// # Errors
-    /// As [`persist::difference`].
-    pub(super) fn difference(&self, key: &PlacementKey, next: Option<&PlacementState>) -> Result<Vec<Op>> {
-        let mut ops = persist::difference(self.placements.get(key), next)?;
-        if let Some(doubted) = self.doubted.get(key) {
-            let known = persist::keys(&ops);
-            ops.extend(persist::restated(next, &doubted.difference(&known).cloned().collect())?);
+    /// Lets a change count that the store has kept.
+    fn keep(&mut self, change: BatchChange, now: Timestamp) {
+        match change {
+            BatchChange::Source(source) => {
+                self.persistence.stored_source = *source;
+                self.listeners.changed.source = true;
+            }
+            BatchChange::AcceptedRewrite(commit) => {
+                self.source.record.accepted_rewrite = Some(commit.clone());
+                self.effects.push(Effect::AcceptRewrite(commit));
+            }
+            BatchChange::Continued => self.continue_unread(now),
+            BatchChange::Store(store) => {
+                self.persistence.stored_store = Some(store);
+                self.listeners.changed.store = true;
+            }
+            BatchChange::Adopted(store) => {
+                self.persistence.store = Some(store.clone());
+                self.persistence.stored_store = Some(store);
+                self.listeners.changed.store = true;
+            }
+            // Both count already: decisions of this batch were made with them.
+            BatchChange::TookOver(_) | BatchChange::Override(_) => {}
+            BatchChange::Hub(hub) => self.exports.keep_hub(hub),
+            BatchChange::AgentTokens(tokens) => {
+                self.persistence.agent_tokens = Arc::clone(&tokens);
+                self.effects.push(Effect::AgentTokens(tokens));
+            }
+            BatchChange::Cluster(record) => self.keep_cluster(*record),
+            BatchChange::Pushed(record) => {
+                if let Some(known) = self.fleet.records.get_mut(&record.name) {
+                    known.pushed.clone_from(&record.pushed);
+                }
+                self.queue.clusters.insert(record.name.clone());
+                self.keep_cluster(*record);
+            }
+            BatchChange::Picked(picked) => {
+                self.listeners.changed.ocm = true;
+                log_entries(&picked.journal);
+                self.queue.wake_ocm(&picked.key, picked.wake_at);
+            }
+            BatchChange::Exported(exports) => {
+                self.exports.decisions = Arc::clone(&exports);
+                self.effects.push(Effect::Publish(exports));
+            }
+            BatchChange::Decided(decided) => self.act(*decided, now),
+            BatchChange::Executed(state) => self.take_executed(*state, now),
+            BatchChange::Restarted(cluster) => {
+                self.effects.extend(self.members.tell_placements(cluster, &self.queue, &self.placements));
+            }
         }
-        Ok(ops)
+    }
+
+    /// Undoes a change that the store has refused, or may have kept: it is decided again.
+    fn undo(&mut self, change: BatchChange) {
+        match change {
+            BatchChange::Source(source) => self.persistence.doubt_commits(source.accepted),
+            // A command is not repeated by itself, nor is what was pushed. The others are written again because they still differ from what
+            // is stored.
+            BatchChange::AcceptedRewrite(_)
+            | BatchChange::Continued
+            | BatchChange::Adopted(_)
+            | BatchChange::AgentTokens(_)
+            | BatchChange::Pushed(_)
+            | BatchChange::Store(_)
+            | BatchChange::Hub(_)
+            | BatchChange::Exported(_) => {}
+            BatchChange::TookOver(before) => self.persistence.take_over_again(before),
+            BatchChange::Override(id) => self.fleet.overrides.refused(BTreeSet::from([id])),
+            BatchChange::Cluster(record) => drop(self.queue.clusters.insert(record.name)),
+            BatchChange::Picked(picked) => {
+                self.fleet.ocm.hold_again(&picked.key, picked.known);
+                self.queue.ocm.insert(picked.key);
+            }
+            BatchChange::Decided(decided) => self.undo_decision(*decided),
+            // What may be there of a command is taken back: nobody was told that it was carried out.
+            BatchChange::Executed(state) => {
+                let key = &state.record.key;
+                self.persistence.doubt(key, self.placements.get(key), Some(&*state));
+                self.queue.placements.insert(key.clone());
+            }
+            BatchChange::Restarted(cluster) => drop(self.members.restarted.insert(cluster)),
+        }
+    }
+
+    fn undo_decision(&mut self, decided: DecidedPlacement) {
+        let DecidedPlacement { key, decision, reports: _, kept, ahead } = decided;
+        let snapshots = decision.state.snapshots.values();
+        self.persistence.doubt_commits(snapshots.flat_map(|snapshot| snapshot.commits().cloned()));
+        // Reports that arrived meanwhile join those of the batch.
+        if let Some(kept) = kept {
+            self.fleet.kept.entry(key.clone()).or_default().join(kept);
+        }
+        if let Some(clusters) = ahead {
+            self.fleet.ahead.entry(key.clone()).or_default().extend(clusters);
+        }
+        let next = if decision.finished { None } else { Some(&decision.state) };
+        self.persistence.doubt(&key, self.placements.get(&key), next);
+        self.queue.placements.insert(key);
+    }
+
+    fn keep_cluster(&mut self, record: ClusterRecord) {
+        self.listeners.changed.clusters.insert(record.name.clone());
+        self.persistence.stored_clusters.insert(record.name.clone(), record);
     }
 
     /// Takes over a placement that a command changed.
@@ -140,55 +155,45 @@ impl Core {
             self.measure(&before, &state, now);
         }
         self.queue.placements.insert(key.clone());
-        self.changed.placements.insert(key.clone(), true);
+        self.listeners.changed.placements.insert(key.clone(), true);
         self.placements.insert(key.clone(), state);
         self.note_names(&key);
     }
 
-    /// Tells members whose tasks began which placements they have: those with orders, those that are bound to them and have none yet, and
-    /// those whose clusters are not known yet.
-    fn tell_placements(&mut self, restarted: BTreeSet<ClusterName>) {
-        for cluster in restarted.into_iter().filter(|cluster| self.members.contains_key(cluster)) {
-            let sent = self.sent.iter().filter(|(_, sent)| sent.contains_key(&cluster)).map(|(key, _)| key);
-            let undecided = self.placements.iter().filter(|(_, state)| state.policies.is_empty()).map(|(key, _)| key);
-            let all = sent.chain(undecided).chain(self.queue.holders(&cluster)).cloned();
-            let placements = MemberCommand::Placements(all.collect());
-            self.effects.push(Effect::Command(cluster, placements));
-        }
+    /// Has the waits counted that ended between two states of a placement.
+    fn measure(&mut self, before: &PlacementState, after: &PlacementState, now: Timestamp) {
+        let ended = ended_waits(before, after, &self.source.seen_at, now);
+        self.effects.extend(ended.into_iter().map(Effect::Measured));
     }
 
-    /// Forgets stored reports; reports that arrived meanwhile are decided next.
-    fn forget_reports(&mut self, written: Reports) {
-        for (placement, reports) in written {
-            let Some(known) = self.reports.get_mut(&placement) else { continue };
-            known.retain(|cluster, work| !reports.get(cluster).is_some_and(|written| Arc::ptr_eq(written, work)));
-            if known.is_empty() {
-                self.reports.remove(&placement);
-            }
+    /// Sends the bot the state of a placement if it changed.
+    fn publish_placement(&mut self, key: &PlacementKey, now: Timestamp) {
+        if let Some(forge) = &mut self.listeners.forge {
+            self.effects.extend(forge.placement(key, self.placements.get(key), &self.fleet, now));
         }
     }
 
     /// Applies a stored decision.
-    fn act(&mut self, key: &PlacementKey, decision: Decision, now: Timestamp) {
-        self.doubted.remove(key);
-        let accepted = self.source.accepted.clone();
+    fn act(&mut self, decided: DecidedPlacement, now: Timestamp) {
+        let DecidedPlacement { key, decision, reports, .. } = decided;
+        let key = &key;
+        self.members.forget_reports(key, &reports);
+        self.persistence.trust(key);
+        let accepted = self.source.record.accepted.clone();
         let commit = accepted.as_ref().map(|commit| tracing::field::display(commit.short()));
         let _decision = tracing::error_span!("decision", placement = %key, commit).entered();
         log_entries(&decision.journal);
         if !decision.forget.is_empty() {
             // What left a cluster may have been in the way of what members refused: a single pass has them try once more.
-            self.tried_again.clear();
+            self.members.allow_another_try();
         }
         for cluster in decision.forget {
-            let sent = self.sent.get_mut(key).and_then(|sent| sent.remove(&cluster));
-            if sent.is_some() && self.members.contains_key(&cluster) {
-                self.effects.push(Effect::Command(cluster, MemberCommand::Forget(key.clone())));
-            }
+            self.effects.extend(self.members.withdraw_order(key, cluster));
         }
-        self.send(key, &decision.orders, &decision.state.works);
+        self.effects.extend(self.members.send(key, &decision.orders, &decision.state.works));
         self.queue.wake(key, decision.wake_at);
         let known = self.placements.remove(key);
-        self.changed.placements.insert(key.clone(), !decision.finished);
+        self.listeners.changed.placements.insert(key.clone(), !decision.finished);
         if let Some(before) = &known {
             self.measure(before, &decision.state, now);
         }
@@ -202,11 +207,10 @@ impl Core {
         if decision.finished {
             tracing::info!("removed everywhere");
             self.queue.forget(key);
-            self.sent.remove(key);
+            self.members.forget(key);
             self.fleet.heard.remove(key);
-            self.settled.remove(key);
-            self.measures.forget(key);
-            self.ask(key, BTreeSet::new());
+            self.listeners.forget(key);
+            self.effects.extend(self.checks.ask(key, BTreeSet::new(), &mut self.fleet));
             // A commit may have brought the placement back while its end was being stored.
             if let Some(placement) = self.fleet.tree.placements.get(key) {
                 self.placements.insert(key.clone(), PlacementState::begin(placement, now));
@@ -228,23 +232,14 @@ impl Core {
             }
         }
         let queries = state.runs.values().flat_map(|run| queries(run, &self.fleet.servers)).collect();
-        self.ask(key, queries);
+        self.effects.extend(self.checks.ask(key, queries, &mut self.fleet));
         self.placements.insert(key.clone(), state);
         self.note_names(key);
-        self.load_payloads(key);
-        self.announce(key, now);
-        self.publish_placement(key, now);
-    }
-}
-
-impl Batch {
-    /// Collects the writes of one decision.
-    pub(super) fn take(&mut self, difference: Vec<Op>) {
-        if difference.is_empty() {
-            self.unchanged += 1;
-        } else {
-            self.changed += 1;
+        self.request_payloads(key);
+        if let Some(state) = self.placements.get(key) {
+            let standing = self.members.rollout_state(state, &self.fleet, now);
+            self.listeners.announce(state, &standing);
         }
-        self.ops.extend(difference);
+        self.publish_placement(key, now);
     }
 }

@@ -50,7 +50,7 @@ fn a_member_that_is_added_begins_and_one_that_is_reached_otherwise_begins_again(
     assert_eq!(kind(&core), Some(MemberKind::Unreachable));
     let both = "[{name: a, directory: /out/a}, {name: b, directory: /out/b}]";
     assert_eq!(tasks(core.take_in(read(both, &[]), now)), ["start b"]);
-    assert_eq!((kind(&core), core.source.configuration.as_deref()), (Some(MemberKind::Directory), None));
+    assert_eq!((kind(&core), core.source.record.configuration.as_deref()), (Some(MemberKind::Directory), None));
     assert!(core.queue.clusters.contains(&ClusterName::from("b")), "policies may pick it now");
     assert_eq!(tasks(core.take_in(read(both, &[]), now)), Vec::<String>::new());
     let moved = "[{name: a, directory: /new/a}, {name: b, directory: /out/b}]";
@@ -76,7 +76,7 @@ fn what_cannot_be_used_changes_nothing_and_is_said() {
         (read("[{name: '*', directory: '/out/{name}'}]", &[]), &[], None),
     ] {
         assert_eq!(tasks(core.take_in(event, now)), tasks_then, "{complaint:?}");
-        assert_eq!(core.source.configuration.as_deref(), complaint);
+        assert_eq!(core.source.record.configuration.as_deref(), complaint);
         let left = core.fleet.records.values().filter(|record| record.left).count();
         assert_eq!(left, 0, "{complaint:?}");
     }

@@ -62,7 +62,9 @@ fn what_cannot_be_stored_stays_to_be_decided() {
     let at = |second: i64| Timestamp::from_second(second).expect("an instant");
     let mut queue = Queue::default();
     queue.wake(&key("web"), Some(at(50)));
-    queue.put_back([key("web")], [Key::new("ns", "p")], at(10));
+    queue.placements.insert(key("web"));
+    queue.ocm.insert(Key::new("ns", "p"));
+    queue.retry_at(at(10));
     assert!(!queue.is_empty() && queue.waits(), "a single pass does not end here");
     assert_eq!(queue.next_wake(), Some(at(10)), "time alone continues from here");
     queue.mark_due(at(10));

@@ -36,7 +36,7 @@ fn w12_a_single_pass_waits_for_a_hub_that_is_busy_until_its_time_is_over() {
     life.take_in(Event::Hub(failed(false)));
     life.settle();
     assert_eq!(life.core.finished(life.now, end), Some(RolloutState::Unreachable(words)), "that does not pass");
-    let done = Some(Arc::clone(&life.core.exports));
+    let done = Some(Arc::clone(&life.core.exports.decisions));
     life.take_in(Event::Hub(HubReport { done, failure: None, is_passing: false, problems: Vec::new() }));
     life.settle();
     assert_eq!(life.core.finished(life.now, end), Some(RolloutState::AllAtTarget));

@@ -41,7 +41,7 @@ fn w1_where_the_source_does_not_answer_nothing_new_begins_and_what_is_held_is_ke
         fail(&mut life);
         life.settle();
         assert!(life.order(&p()).is_none(), "{name}: nothing new begins");
-        let failure = life.core.source.failure.clone().unwrap_or_default();
+        let failure = life.core.source.record.failure.clone().unwrap_or_default();
         assert!(failure.contains("nothing new begins until it is"), "{name}: {failure}");
         assert!(
             matches!(life.core.finished(life.now, life.now + SECOND), None | Some(RolloutState::Failed(_))),
@@ -78,7 +78,7 @@ fn w1_a_person_lets_the_accepted_commit_continue_where_the_source_is_away() {
     life.keep(batch);
     life.settle();
     assert!(life.order(&p()).is_some(), "a person said so");
-    let failure = life.core.source.failure.clone().unwrap_or_default();
+    let failure = life.core.source.record.failure.clone().unwrap_or_default();
     assert!(failure.contains("no route") && !failure.contains("nothing new begins"), "{failure}");
     // The word is for this life.
     let mut life = Life::begin(life.store, life.now);
