@@ -22,6 +22,9 @@ pub(crate) const COMMENT_AGE_MAX: SignedDuration = SignedDuration::from_hours(24
 /// How long after a change of the shown text an approval without a commit may refer to the earlier text.
 const SHOWN_CHANGE: SignedDuration = SignedDuration::from_secs(30);
 
+/// Why a comment that was changed is not executed.
+pub(crate) const EDITED: &str = "a comment that was edited is not carried out; write the command in a new one";
+
 /// Commands that one answer offers to copy.
 const LINES_MAX: usize = 10;
 
@@ -77,9 +80,9 @@ pub(crate) fn verdict(comment: &Comment, me: &ForgeUser, short: bool, now: Times
         Chat::Silence => CommentVerdict::Ignore("it holds no command"),
         Chat::Misspelt => CommentVerdict::Misspelt,
         // Somebody else than the author may have edited it.
-        _ if comment.updated_at.duration_since(comment.created_at) > UNEDITED_MAX => CommentVerdict::Answer(
-            Answer::of("a comment that was edited is not carried out; write the command in a new one"),
-        ),
+        _ if comment.updated_at.duration_since(comment.created_at) > UNEDITED_MAX => {
+            CommentVerdict::Answer(Answer::of(EDITED))
+        }
         Chat::Mistake(why) => CommentVerdict::Answer(Answer { is_safe: true, ..Answer::of(why) }),
         Chat::Commands(commands) => CommentVerdict::Commands(commands),
     }
@@ -94,6 +97,16 @@ pub(crate) enum Meaning {
     Status,
     /// Show the list of commands.
     Help,
+}
+
+impl Meaning {
+    /// Returns the command to execute.
+    pub(crate) fn command(&self) -> Option<&Command> {
+        match self {
+            Self::Do(command) => Some(command),
+            Self::Status | Self::Help => None,
+        }
+    }
 }
 
 /// Returns the meaning of a command in a rollout's conversation. `prefix` begins the commands in answers.
@@ -131,15 +144,17 @@ pub(crate) fn meaning(
     let all: Vec<_> = match chat.verb {
         ChatVerb::Approve | ChatVerb::Reject => return gates(rollout, &meant, chat, said_at, prefix),
         ChatVerb::Pause | ChatVerb::Resume => meant.iter().filter(|(_, way)| !way.state.is_final()).collect(),
-        ChatVerb::Retry => {
-            let can = |way: &Progress| !matches!(way.state, ProgressState::Done | ProgressState::Superseded { .. });
-            meant.iter().filter(|(_, way)| can(way)).collect()
-        }
+        ChatVerb::Retry => meant
+            .iter()
+            .filter(|(_, way)| !matches!(way.state, ProgressState::Done | ProgressState::Superseded { .. }))
+            .collect(),
         ChatVerb::Rollback => meant.iter().filter(|(_, way)| superseded(way).is_none()).collect(),
         ChatVerb::Status | ChatVerb::Help => Vec::new(),
     };
     let Some(verb) = chat.verb.verb() else { return Ok(Vec::new()) };
-    if let (ChatVerb::Retry, Some(cluster)) = (chat.verb, &chat.cluster) {
+    if let Some(cluster) = &chat.cluster
+        && chat.verb == ChatVerb::Retry
+    {
         let why =
             format!("one cluster alone cannot be tried again: leave cluster={cluster} out, and all that failed are");
         return Err(Answer::of(why));
@@ -155,11 +170,12 @@ pub(crate) fn meaning(
         let lines = all.iter().take(LINES_MAX).map(|(key, _)| format!("{prefix}rollback placement={key}")).collect();
         return Err(Answer { lines, ..Answer::of("more than one placement is rolled out here; name one") });
     }
-    let to_commit = chat.to.clone();
-    let one = |(key, _): &&(&PlacementKey, &Progress)| {
-        Meaning::Do(Command { to_commit: to_commit.clone(), ..command(verb, key.qualified(), chat) })
-    };
-    Ok(all.iter().map(one).collect())
+    let mut meanings = Vec::new();
+    for (key, _) in all {
+        let command = command(verb, key.qualified(), chat);
+        meanings.push(Meaning::Do(Command { to_commit: chat.to.clone(), ..command }));
+    }
+    Ok(meanings)
 }
 
 fn command(verb: Verb, target: String, chat: &ChatCommand) -> Command {
@@ -201,64 +217,86 @@ fn gates(
     if waiting.is_empty() {
         return Err(Answer::of(over(rollout).unwrap_or_else(|| "nothing waits for an approval here".to_owned())));
     }
-    let line = |(key, _, gate): &WaitingAt<'_>| line(rollout, key, gate, verb, prefix);
-    let instead = |why: String, first: Option<String>, gates: &[WaitingAt<'_>]| {
-        let lines = first.into_iter().chain(gates.iter().map(line)).take(LINES_MAX).collect();
-        Err(Answer { lines, ..Answer::of(why) })
-    };
-    let of_stage: Vec<WaitingAt<'_>> = match &chat.stage {
-        // Deletions must be named.
-        None if chat.all => waiting.iter().filter(|(_, _, gate)| gate.stage != DELETION_GATE).copied().collect(),
-        None => return instead(format!("{verb} needs a stage; what waits:"), None, &waiting),
-        Some(stage) => waiting.iter().filter(|(_, _, gate)| gate.stage == *stage).copied().collect(),
-    };
-    let names_all = chat.sha.is_some() && chat.placement.is_none();
-    match (of_stage.len(), chat.stage.as_deref()) {
-        (0, None) => {
-            let why = format!("only deletions wait, and they have to be named to {verb}; what waits:");
-            return instead(why, None, &waiting);
-        }
-        (0, Some(stage)) => return instead(format!("stage {stage} needs no approval; pending:"), None, &waiting),
-        (2.., Some(DELETION_GATE)) => {
-            let why = "deletions wait in more than one placement, and each is named by itself; write one of these:";
-            return instead(why.to_owned(), None, &of_stage);
-        }
-        (count @ 2.., Some(stage)) if !names_all => {
-            let why = format!(
-                "{count} placements wait at stage {stage}; write the first line to {verb} it for all of them, or one of the others:"
-            );
-            let all = format!("{prefix}{verb} {stage} sha={}", rollout.commit.short());
-            return instead(why, Some(all), &of_stage);
-        }
-        _ => {}
-    }
-    let shown = |gate: &WaitingAt<'_>| was_shown(rollout, gate.0, gate.2, chat, said_at);
+    let of_stage = gates_of_stage(rollout, &waiting, chat, verb, prefix)?;
     // Of all that wait at a stage the author means those that were there to be seen.
-    let is_any_shown = names_all && of_stage.iter().any(|gate| shown(gate).is_ok());
-    of_stage
-        .into_iter()
-        .filter(|gate| !is_any_shown || shown(gate).is_ok())
-        .map(|(key, progress, gate)| {
-            shown(&(key, progress, gate))
-                .map_err(|why| Answer { lines: vec![line(&(key, progress, gate))], ..Answer::of(why) })?;
-            Ok(Meaning::Do(Command {
+    let is_any_shown =
+        names_all(chat) && of_stage.iter().any(|(key, _, gate)| was_shown(rollout, key, gate, chat, said_at).is_ok());
+    let mut meanings = Vec::new();
+    for (key, _, gate) in of_stage {
+        match was_shown(rollout, key, gate, chat, said_at) {
+            Ok(()) => meanings.push(Meaning::Do(Command {
                 stage: Some(gate.stage.clone()),
                 digest: Some(gate.digest.to_string()),
                 // The digest says which run of the placement.
                 ..command(verb, key.qualified(), chat)
-            }))
-        })
-        .collect()
+            })),
+            Err(_) if is_any_shown => {}
+            Err(why) => return Err(Answer { lines: vec![line(rollout, key, gate, verb, prefix)], ..Answer::of(why) }),
+        }
+    }
+    Ok(meanings)
+}
+
+/// Tells whether a command names a stage of the commit in every placement.
+fn names_all(chat: &ChatCommand) -> bool {
+    chat.sha.is_some() && chat.placement.is_none()
+}
+
+/// Returns those of the gates that wait that a command names.
+fn gates_of_stage<'a>(
+    rollout: &CommitRollout,
+    waiting: &[WaitingAt<'a>],
+    chat: &ChatCommand,
+    verb: Verb,
+    prefix: &str,
+) -> Result<Vec<WaitingAt<'a>>, Answer> {
+    let mut of_stage = waiting.to_vec();
+    match &chat.stage {
+        Some(stage) => of_stage.retain(|(_, _, gate)| gate.stage == *stage),
+        // Deletions must be named.
+        None if chat.all => of_stage.retain(|(_, _, gate)| gate.stage != DELETION_GATE),
+        None => {
+            let lines = lines(rollout, waiting, verb, prefix);
+            return Err(Answer { lines, ..Answer::of(format!("{verb} needs a stage; what waits:")) });
+        }
+    }
+    let (why, lines) = match (of_stage.len(), chat.stage.as_deref()) {
+        (0, None) => (
+            format!("only deletions wait, and they have to be named to {verb}; what waits:"),
+            lines(rollout, waiting, verb, prefix),
+        ),
+        (0, Some(stage)) => {
+            (format!("stage {stage} needs no approval; pending:"), lines(rollout, waiting, verb, prefix))
+        }
+        (2.., Some(DELETION_GATE)) => {
+            let why = "deletions wait in more than one placement, and each is named by itself; write one of these:";
+            (why.to_owned(), lines(rollout, &of_stage, verb, prefix))
+        }
+        (count @ 2.., Some(stage)) if !names_all(chat) => {
+            let why = format!(
+                "{count} placements wait at stage {stage}; write the first line to {verb} it for all of them, or one of the others:"
+            );
+            let mut all = vec![format!("{prefix}{verb} {stage} sha={}", rollout.commit.short())];
+            all.extend(lines(rollout, &of_stage, verb, prefix));
+            all.truncate(LINES_MAX);
+            (why, all)
+        }
+        _ => return Ok(of_stage),
+    };
+    Err(Answer { lines, ..Answer::of(why) })
+}
+
+/// Returns the command lines that approve or reject each of these gates.
+fn lines(rollout: &CommitRollout, gates: &[WaitingAt<'_>], verb: Verb, prefix: &str) -> Vec<String> {
+    gates.iter().take(LINES_MAX).map(|(key, _, gate)| line(rollout, key, gate, verb, prefix)).collect()
 }
 
 /// Returns the lines that answer the gates of a rollout that wait, for a comment whose answer to one cannot be read.
 pub(crate) fn waiting_lines(rollout: &CommitRollout, mistake: &str, prefix: &str) -> Vec<String> {
     // The grammar begins with the command's word.
     let verb = [Verb::Approve, Verb::Reject].into_iter().find(|verb| mistake.starts_with(&format!("`{verb}`")));
-    let lines = verb
-        .into_iter()
-        .flat_map(|verb| rollout.gates().map(move |(key, _, gate)| line(rollout, key, gate, verb, prefix)));
-    lines.take(LINES_MAX).collect()
+    let Some(verb) = verb else { return Vec::new() };
+    lines(rollout, &rollout.gates().collect::<Vec<_>>(), verb, prefix)
 }
 
 /// A gate that waits, with its placement.
@@ -273,12 +311,19 @@ fn was_shown(
     chat: &ChatCommand,
     said_at: Timestamp,
 ) -> Result<(), &'static str> {
-    let of_gate = || rollout.shown.iter().filter(|shown| shown.placement == *key && shown.stage == gate.stage);
-    let from = of_gate().find(|shown| shown.is_of(gate)).map(|shown| shown.from);
-    let had_other = of_gate().any(|shown| shown.digest != gate.digest);
-    let is_settled = |from| !had_other || chat.sha.is_some() || said_at.duration_since(from) > SHOWN_CHANGE;
+    let mut from = None;
+    let mut had_other = false;
+    for shown in &rollout.shown {
+        if shown.placement == *key && shown.stage == gate.stage {
+            had_other |= shown.digest != gate.digest;
+            if from.is_none() && shown.is_of(gate) {
+                from = Some(shown.from);
+            }
+        }
+    }
+    let needs_no_pause = !had_other || chat.sha.is_some();
     match from {
-        Some(from) if from <= said_at && is_settled(from) => Ok(()),
+        Some(from) if from <= said_at && (needs_no_pause || said_at.duration_since(from) > SHOWN_CHANGE) => Ok(()),
         Some(_) if had_other => Err("what waits changed while you wrote; look again, then write:"),
         _ => Err("what waits was not shown yet when you wrote; look again, then write:"),
     }

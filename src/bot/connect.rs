@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Links, Settings};
+use super::links::Links;
+use super::settings::{Approvals, Settings};
 use config::{Configuration, ForgeType, read_pem, read_secret};
 use engine::store::records::{load, put};
 use engine::store::{Expected, Store};
@@ -92,10 +93,16 @@ pub fn forge_settings(forge: &config::Forge) -> Result<Option<forge::Settings>, 
     let Some(auth) = identity(forge) else { return Ok(None) };
     let auth = auth.read()?;
     let (owner, name) = forge.owner_and_name();
-    let (owner, name) = (owner.to_owned(), name.to_owned());
     let certificates = forge.ca_file.as_deref().map(config::read_certificates).transpose()?;
     let reach = Reach { certificates, proxy: forge.proxy.clone() };
-    Ok(Some(forge::Settings { kind: kind(forge.type_), url: forge.url.clone(), owner, name, auth, reach }))
+    Ok(Some(forge::Settings {
+        kind: kind(forge.type_),
+        url: forge.url.clone(),
+        owner: owner.to_owned(),
+        name: name.to_owned(),
+        auth,
+        reach,
+    }))
 }
 
 /// Returns each repository that the configuration names, with its settings, in the order of [`Configuration::forges`]. Follows the files of
@@ -109,8 +116,11 @@ pub fn connect(
     store: &dyn Store,
     supervisor: &Supervisor,
 ) -> Result<Vec<Connected>, Error> {
-    let one = |of: (&config::Source, &config::Forge)| connect_one(configuration, of, source, store, supervisor);
-    configuration.forges().filter_map(|of| one(of).transpose()).collect()
+    let mut connected = Vec::new();
+    for of in configuration.forges() {
+        connected.extend(connect_one(configuration, of, source, store, supervisor)?);
+    }
+    Ok(connected)
 }
 
 fn connect_one(
@@ -126,7 +136,6 @@ fn connect_one(
         identity.follow(&connected, supervisor);
     }
     let links = Links { repository: settings.web(), page: configuration.http.page_url().map(str::to_owned) };
-    let approvals = &forge.approvals;
     let settings = Settings {
         source: source.to_owned(),
         name: of.name.clone(),
@@ -136,10 +145,12 @@ fn connect_one(
         statuses: forge.statuses,
         links,
         voice: command_style(forge),
-        rules: configuration.approval_rules(),
-        approvers: approvals.approvers.clone(),
-        approvers_by_path: approvers_by_path(configuration),
-        parts: approvals.parts.iter().map(|part| (*part).into()).collect(),
+        approvals: Approvals {
+            rules: configuration.approval_rules(),
+            approvers: forge.approvals.approvers.clone(),
+            approvers_by_path: approvers_by_path(configuration),
+            parts: forge.approvals.parts.iter().map(|part| (*part).into()).collect(),
+        },
         mask: mask_key(store)?,
         fetches: of.local().is_none(),
     };

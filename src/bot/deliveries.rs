@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::comment_policy::COMMENT_AGE_MAX;
-use super::records::RecordPlace;
+use super::record_place::RecordPlace;
 use engine::store::records::load_all;
 use engine::store::{Op, Result, Store};
 use model::forge::{ForgeUser, Pushed, Said, ThreadNumber};
@@ -68,11 +68,10 @@ impl Deliveries {
     pub(crate) fn read(store: &dyn Store, place: RecordPlace) -> Result<Self> {
         let comments = load_all::<Delivered>(store, &place.key(COMMENTS))?.into_iter().map(|r| (r.value.id, r.value));
         let pushes = load_all::<Push>(store, &place.key(PUSHES))?.into_iter().map(|r| r.value);
-        let key = |push: &Push| (push.pushed.commit.clone(), push.pushed.by.id);
         Ok(Self {
             place,
             comments: comments.collect(),
-            pushes: pushes.map(|push| (key(&push), push)).collect(),
+            pushes: pushes.map(|push| ((push.pushed.commit.clone(), push.pushed.by.id), push)).collect(),
             changed: BTreeSet::new(),
         })
     }
@@ -100,7 +99,8 @@ impl Deliveries {
 
     /// Records a push.
     pub(crate) fn take_push(&mut self, pushed: Pushed, now: Timestamp) {
-        let (commit, by) = (pushed.commit.clone(), pushed.by.id);
+        let commit = pushed.commit.clone();
+        let by = pushed.by.id;
         if let Entry::Vacant(entry) = self.pushes.entry((commit.clone(), by)) {
             entry.insert(Push { pushed, at: now });
             self.changed.insert(Key::Push(commit, by));
@@ -136,15 +136,17 @@ impl Deliveries {
 
     /// Returns the writes of what changed since the last call.
     pub(crate) fn take_changed(&mut self) -> Vec<Result<Op>> {
-        let changed = std::mem::take(&mut self.changed);
-        let op = |key| match key {
-            Key::Comment(id) => self.place.op(&format!("{COMMENTS}{id}"), self.comments.get(&id)),
-            Key::Push(commit, by) => {
-                let path = format!("{PUSHES}{commit}/{by}");
-                self.place.op(&path, self.pushes.get(&(commit, by)))
-            }
-        };
-        changed.into_iter().map(op).collect()
+        let mut ops = Vec::new();
+        for key in std::mem::take(&mut self.changed) {
+            ops.push(match key {
+                Key::Comment(id) => self.place.op(&format!("{COMMENTS}{id}"), self.comments.get(&id)),
+                Key::Push(commit, by) => {
+                    let path = format!("{PUSHES}{commit}/{by}");
+                    self.place.op(&path, self.pushes.get(&(commit, by)))
+                }
+            });
+        }
+        ops
     }
 }
 

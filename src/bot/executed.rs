@@ -42,8 +42,8 @@ impl Executions {
 
     /// Returns what was executed of a comment, oldest first.
     pub(crate) fn of(&self, comment: &Comment) -> Vec<&ExecutedCommand> {
-        let is_of = |known: &&ExecutedCommand| known.comment == comment.url && known.author == comment.author.id;
-        let mut found: Vec<&ExecutedCommand> = self.known.values().filter(is_of).collect();
+        let mut found: Vec<&ExecutedCommand> = self.known.values().collect();
+        found.retain(|known| known.comment == comment.url && known.author == comment.author.id);
         found.sort_by(|a, b| (a.at, &a.target, &a.stage, a.verb).cmp(&(b.at, &b.target, &b.stage, b.verb)));
         found
     }
@@ -55,19 +55,16 @@ impl Executions {
 
     /// Tells whether this command of a comment was executed.
     pub(crate) fn has(&self, comment: &Comment, command: &Command) -> bool {
-        let is_it = |known: &ExecutedCommand| {
-            (known.verb, &known.target, &known.stage) == (command.verb, &command.target, &command.stage)
-        };
-        self.of(comment).into_iter().any(is_it)
+        let key = (command.verb, &command.target, &command.stage);
+        self.of(comment).into_iter().any(|known| (known.verb, &known.target, &known.stage) == key)
     }
 
     /// Tells whether anything was executed that a line of a comment meant.
     pub(crate) fn has_of_line(&self, comment: &Comment, line: &ChatCommand) -> bool {
-        let is_of_line = |known: &ExecutedCommand| {
-            let named = line.stage.is_none() || known.stage == line.stage;
-            Some(known.verb) == line.verb.verb() && named
-        };
-        self.of(comment).into_iter().any(is_of_line)
+        self.of(comment).into_iter().any(|known| {
+            let is_named = line.stage.is_none() || known.stage == line.stage;
+            Some(known.verb) == line.verb.verb() && is_named
+        })
     }
 
     /// Lets the records of one person's comment, reaction or review be deleted: the record that it was handled is written now.

@@ -14,21 +14,23 @@ use model::id::CommitId;
 use system::fence::Fence;
 
 /// A git host whose writes pass the fence; reads do not.
-pub struct FencedForge {
+pub(crate) struct FencedForge {
     forge: Arc<dyn Forge>,
     fence: Fence,
 }
 
 impl FencedForge {
     /// Wraps `forge`.
-    pub fn new(forge: Arc<dyn Forge>, fence: Fence) -> Self {
+    pub(crate) fn new(forge: Arc<dyn Forge>, fence: Fence) -> Self {
         Self { forge, fence }
     }
 
     /// Makes a write; one that is cut may have been executed.
     async fn write<T>(&self, what: &str, write: impl Future<Output = Result<T>>) -> Result<T> {
-        let cut = |why: String| Error::Unreachable { what: what.to_owned(), why };
-        self.fence.run(write).await.map_err(|reason| cut(reason.to_string()))?
+        match self.fence.run(write).await {
+            Ok(answer) => answer,
+            Err(reason) => Err(Error::Unreachable { what: what.to_owned(), why: reason.to_string() }),
+        }
     }
 }
 

@@ -25,35 +25,33 @@ pub enum Origin {
 /// Determines the author of a comment's text. `delivered` holds the conversation and the text at creation; `history` is the
 /// host's answer after the comment was read.
 pub fn origin(comment: &Comment, delivered: Option<(ThreadNumber, &Said)>, history: History) -> Origin {
-    let is_other = |(thread, said): (ThreadNumber, &Said)| {
-        (thread, said.author, &said.body) != (comment.thread, comment.author.id, &text_digest(&comment.body))
-    };
+    let now = (comment.thread, comment.author.id, &text_digest(&comment.body));
     match (history, delivered) {
         (History::Edited, _) => Origin::Changed,
-        (_, Some(delivered)) if is_other(delivered) => Origin::Changed,
+        (_, Some((thread, said))) if (thread, said.author, &said.body) != now => Origin::Changed,
         (History::Untouched, _) | (History::Untold, Some(_)) => Origin::Own,
         (History::Untold, None) => Origin::Unknown,
     }
 }
 
 /// Tells whether a comment that asks for an approval belongs to gitfleet and still has our text.
-pub fn is_as_written(asked: &Asked, comment: &Comment, me: &ForgeUser) -> bool {
+pub(crate) fn is_as_written(asked: &Asked, comment: &Comment, me: &ForgeUser) -> bool {
     (comment.author.id, comment.id, &shown_digest(&comment.body)) == (me.id, asked.comment, &asked.text)
 }
 
 /// Returns the digest of a comment's text: hosts may change line ends, and drop those at the end.
-pub fn shown_digest(text: &str) -> Digest {
+pub(crate) fn shown_digest(text: &str) -> Digest {
     text_digest(text.replace("\r\n", "\n").trim_end())
 }
 
 /// Tells whether nobody edited the comment after us: then a person who reacted saw our text. An edit within the second of our
 /// writing does not show in a timestamp, so nothing from that second counts ([`was_seen`]).
-pub fn is_unchanged(asked: &Asked, comment: &Comment) -> bool {
+pub(crate) fn is_unchanged(asked: &Asked, comment: &Comment) -> bool {
     comment.updated_at == asked.written_at()
 }
 
 /// Tells whether a reaction or review was given after the comment showed the gate.
-pub fn was_seen(asked: &Asked, given_at: Timestamp) -> bool {
+pub(crate) fn was_seen(asked: &Asked, given_at: Timestamp) -> bool {
     given_at.as_second() > asked.at.as_second()
 }
 

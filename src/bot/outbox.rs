@@ -32,7 +32,7 @@ const WAITING_MAX: usize = 10_000;
 /// A place on the forge.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "type")]
-pub enum Slot {
+pub(crate) enum Slot {
     /// A reaction to a person's comment.
     Reaction {
         /// The comment.
@@ -56,7 +56,7 @@ pub enum Slot {
 
 impl Slot {
     /// Returns the key its record is kept under, below the outbox's prefix.
-    pub fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         match self {
             Self::Status { commit, context } => format!("status/{commit}/{}", engine::store::records::escape(context)),
             Self::Comment { id } => format!("comment/{id}"),
@@ -68,7 +68,7 @@ impl Slot {
 /// The content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "type")]
-pub enum SlotContent {
+pub(crate) enum SlotContent {
     /// A reaction.
     Reaction,
     /// A status.
@@ -87,7 +87,7 @@ pub enum SlotContent {
 
 impl SlotContent {
     /// Creates a text that names no moment.
-    pub fn comment(thread: ThreadNumber, body: String) -> Self {
+    pub(crate) fn comment(thread: ThreadNumber, body: String) -> Self {
         Self::Comment { thread, body, of: None }
     }
 
@@ -105,7 +105,7 @@ impl SlotContent {
 /// The state of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The slot.
     pub slot: Slot,
     /// The desired content, until it is written.
@@ -138,11 +138,18 @@ impl Entry {
     fn due(&self) -> Timestamp {
         self.denied_until.map_or(self.due, |until| until.max(self.due))
     }
+
+    /// Drops the desired content, if it is the one that was written.
+    fn drop_written(&mut self, written: &Digest) {
+        if self.wanted.as_ref().is_some_and(|wanted| wanted.digest() == *written) {
+            self.wanted = None;
+        }
+    }
 }
 
 /// A write that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub(crate) struct Write {
     /// The slot.
     pub slot: Slot,
     /// The content to write.
@@ -157,7 +164,7 @@ pub struct Write {
 
 /// The result of a write.
 #[derive(Debug)]
-pub enum SendOutcome {
+pub(crate) enum SendOutcome {
     /// The content was written.
     Stands {
         /// The comment.
@@ -171,7 +178,7 @@ pub enum SendOutcome {
 
 /// What happens next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     /// Write this.
     Write(Box<Write>),
     /// Nothing before this instant.
@@ -182,7 +189,7 @@ pub enum Next {
 
 /// All slots.
 #[derive(Clone, Debug)]
-pub struct Outbox {
+pub(crate) struct Outbox {
     entries: BTreeMap<Slot, Entry>,
     /// Slots whose write was started and has no result yet.
     under_way: BTreeSet<Slot>,
@@ -198,7 +205,7 @@ pub struct Outbox {
 
 impl Outbox {
     /// Restores the slots that an earlier process stored.
-    pub fn restore(entries: impl IntoIterator<Item = Entry>, limits: Limits) -> Self {
+    pub(crate) fn restore(entries: impl IntoIterator<Item = Entry>, limits: Limits) -> Self {
         Self {
             entries: entries.into_iter().map(|entry| (entry.slot.clone(), entry)).collect(),
             under_way: BTreeSet::new(),
@@ -212,31 +219,31 @@ impl Outbox {
     }
 
     /// Returns the state of a slot.
-    pub fn entry(&self, slot: &Slot) -> Option<&Entry> {
+    pub(crate) fn entry(&self, slot: &Slot) -> Option<&Entry> {
         self.entries.get(slot)
     }
 
     /// Tells whether a comment is known to be one of gitfleet.
-    pub fn is_own(&self, comment: u64) -> bool {
+    pub(crate) fn is_own(&self, comment: u64) -> bool {
         self.entries.values().any(|entry| entry.comment == Some(comment))
     }
 
     /// Tells whether a comment has the text that was last written for certain: no edit is under way, and none failed without an
     /// answer.
-    pub fn is_settled(&self, comment: u64) -> bool {
+    pub(crate) fn is_settled(&self, comment: u64) -> bool {
         let entry = self.entries.values().find(|entry| entry.comment == Some(comment));
         entry
             .is_none_or(|entry| !self.under_way.contains(&entry.slot) && (entry.wanted.is_none() || self.failures == 0))
     }
 
     /// Returns the number of waiting texts.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.entries.values().filter(|entry| entry.wanted.is_some()).count()
     }
 
     /// Sets the desired content of a slot, to be written at `due` at the latest; does nothing if it was written already. It
     /// replaces a waiting content and keeps its due time if that is earlier.
-    pub fn set(&mut self, slot: Slot, content: SlotContent, due: Timestamp) {
+    pub(crate) fn set(&mut self, slot: Slot, content: SlotContent, due: Timestamp) {
         let digest = content.digest();
         let Some(entry) = self.entries.get_mut(&slot) else {
             if self.waiting() >= WAITING_MAX {
@@ -275,14 +282,14 @@ impl Outbox {
     }
 
     /// Marks a comment to be written again although its text is the same: a person asked for it, or it may be gone.
-    pub fn doubt(&mut self, slot: &Slot) {
+    pub(crate) fn doubt(&mut self, slot: &Slot) {
         if let Some(entry) = self.entries.get_mut(slot) {
             entry.stands = None;
         }
     }
 
     /// Drops a slot. Its content on the forge stays.
-    pub fn release(&mut self, slot: &Slot) {
+    pub(crate) fn release(&mut self, slot: &Slot) {
         if self.entries.remove(slot).is_some() {
             self.changed.push(slot.clone());
         }
@@ -290,7 +297,7 @@ impl Outbox {
 
     /// Returns the next write: answers to commands first, then statuses, then comments. Nothing while as many writes are under
     /// way as may be.
-    pub fn next(&self, now: Timestamp) -> Next {
+    pub(crate) fn next(&self, now: Timestamp) -> Next {
         // After a failure one write shows whether the forge answers again.
         let most = if self.failures > 0 { 1 } else { self.writes_max };
         if self.under_way.len() >= most {
@@ -298,13 +305,11 @@ impl Outbox {
         }
         let paced = self.last_write.map(|at| at + self.write_pause);
         let earliest = self.not_before.into_iter().chain(paced).max().filter(|at| *at > now);
-        let is_waiting = |entry: &&Entry| entry.wanted.is_some() && !self.under_way.contains(&entry.slot);
-        let waiting = || self.entries.values().filter(is_waiting);
         if let Some(at) = earliest {
-            return if waiting().next().is_some() { Next::At(at) } else { Next::Nothing };
+            return if self.to_write().next().is_some() { Next::At(at) } else { Next::Nothing };
         }
         // The map has the order of the variants of `Slot`, which is the promised order.
-        if let Some(entry) = waiting().find(|entry| entry.due() <= now)
+        if let Some(entry) = self.to_write().find(|entry| entry.due() <= now)
             && let Some(content) = entry.wanted.clone()
         {
             return Next::Write(Box::new(Write {
@@ -315,17 +320,22 @@ impl Outbox {
                 unsure: entry.unsure,
             }));
         }
-        waiting().map(Entry::due).min().map_or(Next::Nothing, Next::At)
+        self.to_write().map(Entry::due).min().map_or(Next::Nothing, Next::At)
+    }
+
+    /// Returns the slots whose content waits and is not under way.
+    fn to_write(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().filter(|entry| entry.wanted.is_some() && !self.under_way.contains(&entry.slot))
     }
 
     /// Stops all writes until an instant: the forge asked for a pause.
-    pub fn pause_until(&mut self, at: Timestamp) {
+    pub(crate) fn pause_until(&mut self, at: Timestamp) {
         self.not_before = self.not_before.max(Some(at));
     }
 
     /// Records the start of a write. The record must be stored first: a process that ends during the write would repeat it
     /// otherwise.
-    pub fn begins(&mut self, write: &Write, now: Timestamp) {
+    pub(crate) fn begins(&mut self, write: &Write, now: Timestamp) {
         self.last_write = Some(now);
         self.under_way.insert(write.slot.clone());
         let Some(entry) = self.entries.get_mut(&write.slot) else { return };
@@ -338,11 +348,10 @@ impl Outbox {
     }
 
     /// Handles the result of a write.
-    pub fn ended(&mut self, write: &Write, outcome: SendOutcome, now: Timestamp) {
+    pub(crate) fn ended(&mut self, write: &Write, outcome: SendOutcome, now: Timestamp) {
         self.under_way.remove(&write.slot);
         let Some(entry) = self.entries.get_mut(&write.slot) else { return };
         let written = write.content.digest();
-        let is_newer = |wanted: &SlotContent| wanted.digest() != written;
         self.changed.push(write.slot.clone());
         match outcome {
             SendOutcome::Stands { comment } => {
@@ -353,7 +362,7 @@ impl Outbox {
                 entry.comment = comment;
                 entry.sequence = write.sequence;
                 // A newer content may have arrived during the write: it stays due.
-                entry.wanted = entry.wanted.take().filter(is_newer);
+                entry.drop_written(&written);
                 entry.stands = Some(written);
                 entry.written_at = Some(now);
                 // A comment is handled once, and a reaction may be repeated: no record is needed.
@@ -396,7 +405,7 @@ impl Outbox {
                 // Trying again changes nothing.
                 ErrorClass::Conflict | ErrorClass::Invalid | ErrorClass::Bug => {
                     entry.unsure = false;
-                    entry.wanted = entry.wanted.take().filter(is_newer);
+                    entry.drop_written(&written);
                     // Treated as written: the same text is not sent again, others are.
                     entry.stands = Some(written);
                     if matches!(write.slot, Slot::Reaction { .. }) {
@@ -408,21 +417,21 @@ impl Outbox {
     }
 
     /// Returns the records that changed since the last call: `None` for dropped slots.
-    pub fn take_changed(&mut self) -> BTreeMap<Slot, Option<Entry>> {
+    pub(crate) fn take_changed(&mut self) -> BTreeMap<Slot, Option<Entry>> {
         let changed = std::mem::take(&mut self.changed);
         changed.into_iter().map(|slot| (slot.clone(), self.entries.get(&slot).cloned())).collect()
     }
 
     /// Returns every slot that matches.
-    pub fn slots(&self, is: impl Fn(&Slot) -> bool) -> Vec<Slot> {
+    pub(crate) fn slots(&self, is: impl Fn(&Slot) -> bool) -> Vec<Slot> {
         self.entries.keys().filter(|slot| is(slot)).cloned().collect()
     }
 }
 
 /// Tells whether a commit already has a status.
-pub fn is_set_already(statuses: &[CommitStatus], wanted: &CommitStatus) -> bool {
-    let shown = |status: &CommitStatus| (status.state, status.description.clone());
-    statuses.iter().find(|status| status.context == wanted.context).is_some_and(|found| shown(found) == shown(wanted))
+pub(crate) fn is_set_already(statuses: &[CommitStatus], wanted: &CommitStatus) -> bool {
+    let found = statuses.iter().find(|status| status.context == wanted.context);
+    found.is_some_and(|found| found.state == wanted.state && found.description == wanted.description)
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::commit_rollout::{CommitRollout, CommitRollouts};
-use super::records::RecordPlace;
+use super::commit_rollout::CommitRollout;
+use super::commit_rollouts::{CommitRollouts, OwnProgress};
+use super::record_place::RecordPlace;
 use engine::PlacementUpdate;
 use engine::store::records::{load, load_all};
 use engine::store::{Op, Result, Store};
@@ -27,7 +28,7 @@ const CHAIN_MAX: usize = 1_000;
 /// A commit of the tree, as one source sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct TreeCommit {
+pub(crate) struct TreeCommit {
     /// The commit of the tree.
     pub commit: CommitId,
     /// The commit of the source in it.
@@ -36,20 +37,9 @@ pub struct TreeCommit {
     pub changed: BTreeSet<String>,
 }
 
-/// A placement's progress that is shown at a commit of the source.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OwnProgress {
-    /// The commit of the source.
-    pub own: CommitId,
-    /// The commit of the tree that brought it.
-    pub tree: CommitId,
-    /// The progress, with commits of the source in place of those of the tree.
-    pub progress: Progress,
-}
-
 /// The commits of the tree and their rollouts, for one source.
 #[derive(Debug, Default)]
-pub struct OwnCommits {
+pub(crate) struct OwnCommits {
     /// The name of the source.
     name: String,
     /// Those of the tree's commits.
@@ -69,7 +59,7 @@ impl OwnCommits {
     ///
     /// # Errors
     /// A record that cannot be read is named.
-    pub fn read(name: &str, store: &dyn Store, place: &RecordPlace) -> Result<Self> {
+    pub(crate) fn read(name: &str, store: &dyn Store, place: &RecordPlace) -> Result<Self> {
         let rollouts = load_all::<CommitRollout>(store, &place.key(ROLLOUTS))?;
         let known = load_all::<TreeCommit>(store, &place.key(COMMITS))?;
         let accepted = load::<BTreeMap<String, CommitId>>(store, &place.key(ACCEPTED))?;
@@ -85,23 +75,30 @@ impl OwnCommits {
     }
 
     /// Takes in the state of all sources. Returns that of this one.
-    pub fn take_source(&mut self, source: &SourceRecord, now: Timestamp) -> SourceRecord {
+    pub(crate) fn take_source(&mut self, source: &SourceRecord, now: Timestamp) -> SourceRecord {
         let of_each = source.sources.iter();
         let accepted: BTreeMap<String, CommitId> =
             of_each.filter_map(|(name, record)| Some((name.clone(), record.accepted.clone()?))).collect();
         self.tree.clone_from(&source.accepted);
         if let Some(commit) = &source.accepted {
-            let differs = |(name, at): &(&String, &CommitId)| self.accepted.get(*name) != Some(*at);
-            let changed: BTreeSet<String> = accepted.iter().filter(differs).map(|(name, _)| name.clone()).collect();
+            let mut changed = BTreeSet::new();
+            for (name, at) in &accepted {
+                if self.accepted.get(name) != Some(at) {
+                    changed.insert(name.clone());
+                }
+            }
             // A process that starts is told again what the last one knew.
             let is_news = !changed.is_empty() || !self.known.contains_key(commit);
-            if let Some(own) = accepted.get(&self.name).filter(|_| is_news) {
+            if let Some(own) = accepted.get(&self.name)
+                && is_news
+            {
                 let known = TreeCommit { commit: commit.clone(), own: own.clone(), changed };
                 self.known.insert(commit.clone(), known);
                 self.changed.insert(commit.clone());
             }
             if self.accepted != accepted {
-                (self.accepted, self.accepted_changed) = (accepted, true);
+                self.accepted = accepted;
+                self.accepted_changed = true;
             }
         }
         // What is refused or waits is a commit of one source: it is shown there, and is no rollout of the tree.
@@ -110,13 +107,13 @@ impl OwnCommits {
     }
 
     /// Takes in the state of a placement. Returns what is to be shown of it, oldest commit first.
-    pub fn take(&mut self, update: &PlacementUpdate, now: Timestamp) -> Vec<OwnProgress> {
+    pub(crate) fn take(&mut self, update: &PlacementUpdate, now: Timestamp) -> Vec<OwnProgress> {
         self.rollouts.take(update, now);
         self.shown(&update.placement)
     }
 
     /// Ends the progress of placements of which nothing is left. Returns what is to be shown of all placements.
-    pub fn end_others(&mut self, known: &BTreeSet<PlacementKey>, now: Timestamp) -> Vec<OwnProgress> {
+    pub(crate) fn end_others(&mut self, known: &BTreeSet<PlacementKey>, now: Timestamp) -> Vec<OwnProgress> {
         self.rollouts.end_others(known, now);
         let all: BTreeSet<PlacementKey> =
             self.rollouts.iter().flat_map(|rollout| rollout.placements.keys().cloned()).collect();
@@ -129,22 +126,24 @@ impl OwnCommits {
         let mut begun: Vec<&CommitRollout> =
             self.rollouts.iter().filter(|rollout| rollout.placements.contains_key(placement)).collect();
         begun.sort_by_key(|rollout| rollout.began_at);
-        let show = |rollout: &&CommitRollout| {
-            let of = self.brought(&rollout.commit)?;
-            let mut progress = rollout.placements.get(placement)?;
-            for _ in 0..CHAIN_MAX {
-                let ProgressState::Superseded { by } = &progress.state else { break };
-                if self.brought(by).is_some() {
-                    break;
-                }
-                // One that was forgotten ended long ago: what is shown stays.
-                progress = self.rollouts.get(by)?.placements.get(placement)?;
+        begun.iter().filter_map(|rollout| self.own_progress(rollout, placement)).collect()
+    }
+
+    /// Returns what is to be shown of a placement in one of the tree's rollouts; `None` if it is not shown in this source.
+    fn own_progress(&self, rollout: &CommitRollout, placement: &PlacementKey) -> Option<OwnProgress> {
+        let of = self.brought(&rollout.commit)?;
+        let mut progress = rollout.placements.get(placement)?;
+        for _ in 0..CHAIN_MAX {
+            let ProgressState::Superseded { by } = &progress.state else { break };
+            if self.brought(by).is_some() {
+                break;
             }
-            let progress =
-                Progress { commit: Some(of.own.clone()), state: self.own_state(&progress.state), ..progress.clone() };
-            Some(OwnProgress { own: of.own.clone(), tree: of.commit.clone(), progress })
-        };
-        begun.iter().filter_map(show).collect()
+            // One that was forgotten ended long ago: what is shown stays.
+            progress = self.rollouts.get(by)?.placements.get(placement)?;
+        }
+        let state = self.own_state(&progress.state);
+        let progress = Progress { commit: Some(of.own.clone()), state, ..progress.clone() };
+        Some(OwnProgress { own: of.own.clone(), tree: of.commit.clone(), progress })
     }
 
     /// Returns a commit of the tree if it brought one of this source.
@@ -154,17 +153,20 @@ impl OwnCommits {
 
     /// Returns a state with commits of the source where they are known.
     fn own_state(&self, state: &ProgressState) -> ProgressState {
-        let own = |commit: &CommitId| self.known.get(commit).map_or_else(|| commit.clone(), |known| known.own.clone());
         match state {
-            ProgressState::Superseded { by } => ProgressState::Superseded { by: own(by) },
-            ProgressState::RolledBack { to } => ProgressState::RolledBack { to: own(to) },
+            ProgressState::Superseded { by } => ProgressState::Superseded { by: self.own_commit(by) },
+            ProgressState::RolledBack { to } => ProgressState::RolledBack { to: self.own_commit(to) },
             other => other.clone(),
         }
     }
 
+    fn own_commit(&self, commit: &CommitId) -> CommitId {
+        self.known.get(commit).map_or(commit, |known| &known.own).clone()
+    }
+
     /// Returns the other sources whose commits are part of what waits in a rollout that is shown at a commit: whoever made those is not
     /// known in this source's repository.
-    pub fn others(&self, own: &CommitRollout) -> BTreeSet<String> {
+    pub(crate) fn others(&self, own: &CommitRollout) -> BTreeSet<String> {
         let placements: BTreeSet<&PlacementKey> = own.gates().map(|(placement, ..)| placement).collect();
         let parts = placements.into_iter().flat_map(|placement| self.parts(placement, &own.commit));
         let changed = parts.filter_map(|part| self.known.get(part)).flat_map(|part| part.changed.iter());
@@ -179,9 +181,11 @@ impl OwnCommits {
             _ => None,
         });
         let taken_over: Vec<(&CommitId, &CommitId)> = taken_over.collect();
-        let is_own = |commit: &&CommitId| self.brought(commit).is_some_and(|of| of.own == *own);
-        let begun = self.rollouts.iter().filter(|rollout| rollout.placements.contains_key(placement));
-        let mut parts: BTreeSet<&CommitId> = begun.map(|rollout| &rollout.commit).filter(is_own).collect();
+        let begun = self.rollouts.iter().filter(|rollout| {
+            let is_own = self.brought(&rollout.commit).is_some_and(|of| of.own == *own);
+            is_own && rollout.placements.contains_key(placement)
+        });
+        let mut parts: BTreeSet<&CommitId> = begun.map(|rollout| &rollout.commit).collect();
         loop {
             let known = parts.len();
             for (former, later) in &taken_over {
@@ -196,19 +200,21 @@ impl OwnCommits {
     }
 
     /// Drops what is not needed any more, and returns the writes of what changed since the last call.
-    pub fn take_changed(&mut self, place: &RecordPlace, now: Timestamp) -> Vec<Result<Op>> {
+    pub(crate) fn take_changed(&mut self, place: &RecordPlace, now: Timestamp) -> Vec<Result<Op>> {
         // The rollouts say themselves which of them changed.
         drop(self.rollouts.forget(now));
         if let Some(tree) = &self.tree {
-            let is_over = |commit: &&CommitId| *commit != tree && self.rollouts.get(commit).is_none();
-            let over: Vec<CommitId> = self.known.keys().filter(is_over).cloned().collect();
+            let mut over: Vec<CommitId> = self.known.keys().cloned().collect();
+            over.retain(|commit| commit != tree && self.rollouts.get(commit).is_none());
             for commit in over {
                 self.known.remove(&commit);
                 self.changed.insert(commit);
             }
         }
-        let (mut ops, rollouts) = (Vec::new(), self.rollouts.take_changed());
-        ops.extend(rollouts.iter().map(|(commit, rollout)| place.op(&format!("{ROLLOUTS}{commit}"), rollout.as_ref())));
+        let mut ops = Vec::new();
+        for (commit, rollout) in self.rollouts.take_changed() {
+            ops.push(place.op(&format!("{ROLLOUTS}{commit}"), rollout.as_ref()));
+        }
         let changed = std::mem::take(&mut self.changed);
         ops.extend(changed.iter().map(|commit| place.op(&format!("{COMMITS}{commit}"), self.known.get(commit))));
         if std::mem::take(&mut self.accepted_changed) {

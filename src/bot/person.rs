@@ -6,9 +6,10 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 
-use super::Console;
 use super::comment_policy::Answer;
 use super::commit_rollout::CommitRollout;
+use super::deliveries::Deliveries;
+use super::settings::Approvals;
 use forge::{Error, Forge, Result};
 use model::commands::Person;
 use model::forge::{Commits, Credentials, ForgeUser, Part, Permission, PullRequest, ThreadNumber};
@@ -19,6 +20,9 @@ use model::runs::Channel;
 const TEAMS_MAX: usize = 10;
 /// Requests about one person's teams, or about their pull requests, that may be under way at a time.
 const READS_MAX: usize = 4;
+
+/// What cannot be looked up where a contribution cannot.
+const WHO_MADE: &str = "who made this change";
 
 /// What is to be asked about a person.
 pub(super) struct PersonQuestions {
@@ -77,58 +81,73 @@ impl PersonQuestions {
 
 /// Returns what an account did with the pull request itself, among those parts that count.
 fn own_part(pull: &PullRequest, who: &ForgeUser, parts: &BTreeSet<Part>) -> Option<Part> {
-    let is_who = |user: &ForgeUser| user.id == who.id;
+    if parts.contains(&Part::Opened) && pull.author.id == who.id {
+        return Some(Part::Opened);
+    }
     let merger = pull.merged.as_ref().and_then(|merge| merge.by.as_ref());
-    let known = [(Part::Opened, is_who(&pull.author)), (Part::Merged, merger.is_some_and(is_who))];
-    known.into_iter().find(|(part, is_it)| *is_it && parts.contains(part)).map(|(part, _)| part)
+    if parts.contains(&Part::Merged) && merger.is_some_and(|merger| merger.id == who.id) {
+        return Some(Part::Merged);
+    }
+    None
 }
 
-impl Console {
-    /// Returns what is to be asked about the author of a command.
-    pub(super) fn questions(&self, rollout: &CommitRollout, author: &ForgeUser, approves: bool) -> PersonQuestions {
+/// Logs that something about a person cannot be looked up, and returns the answer to their command.
+fn cannot_look_up(author: &ForgeUser, what: &str, error: &Error) -> Answer {
+    tracing::warn!(person = author.login, what, reason = %error, "a command is refused, because something about its author cannot be looked up");
+    Answer::of(format!("{what} could not be looked up, so nothing was done; write the command again in a moment"))
+}
+
+/// What counts when somebody gives commands to a rollout.
+pub(super) struct CommandContext<'a> {
+    pub rollout: &'a CommitRollout,
+    /// Who may approve, as the configuration says it.
+    pub approvals: &'a Approvals,
+    /// Who pushed what.
+    pub deliveries: &'a Deliveries,
+    /// The followed branch, once it is known.
+    pub branch: Option<&'a str>,
+    /// Why the rollout is not approved here, if that is so.
+    pub no_approval: Option<Answer>,
+}
+
+impl CommandContext<'_> {
+    /// Returns what is to be asked about the author of commands. `pulls` are those whose contributors count.
+    pub(super) fn questions(
+        &self,
+        forge: Arc<dyn Forge>,
+        author: &ForgeUser,
+        approves: bool,
+        pulls: BTreeSet<ThreadNumber>,
+    ) -> PersonQuestions {
         PersonQuestions {
-            forge: self.forge(),
+            forge,
             author: author.clone(),
-            teams: self.teams(rollout),
-            pulls: if approves { self.rollouts.carried(rollout) } else { BTreeSet::new() },
-            parts: self.settings.parts.clone(),
+            teams: self.teams(),
+            pulls,
+            parts: self.approvals.parts.clone(),
             approves,
         }
     }
 
-    /// Returns the other sources whose changes are part of what waits, where nobody may approve their own change: whoever made those could
-    /// do so in this repository.
-    pub(super) fn made_elsewhere(&self, rollout: &CommitRollout) -> BTreeSet<String> {
-        let own = self.own.as_ref().filter(|_| !self.settings.rules.self_approval);
-        own.map(|own| own.others(rollout)).unwrap_or_default()
-    }
-
-    /// Returns why nobody approves a rollout here, if that is so.
-    pub(super) fn no_approval(&self, rollout: &CommitRollout) -> Option<Answer> {
-        self.voice(rollout).no_approval().map(Answer::of)
-    }
-
     /// Returns the author's permission, teams and contribution. What cannot be determined counts against the author.
+    ///
+    /// # Errors
+    /// Why the commands are refused whatever the rules say.
     pub(super) fn person(
         &self,
-        rollout: &CommitRollout,
         author: &ForgeUser,
         url: &str,
         facts: PersonFacts,
     ) -> std::result::Result<Person, Answer> {
-        let cannot = |what: &str, error: &Error| {
-            tracing::warn!(person = author.login, what, reason = %error, "a command is refused, because something about its author cannot be looked up");
-            Answer::of(format!(
-                "{what} could not be looked up, so nothing was done; write the command again in a moment"
-            ))
-        };
         let permission = match facts.permission {
             // With configured approvers our account need not be allowed to ask. Then nobody has a permission.
-            Err(Error::Forbidden { .. }) if self.configured_approvers().next().is_some() => Permission::None,
-            answer => answer.map_err(|error| cannot("what you may do here", &error))?,
+            Err(Error::Forbidden { .. }) if self.approvals.configured().next().is_some() => Permission::None,
+            answer => answer.map_err(|error| cannot_look_up(author, "what you may do here", &error))?,
         };
-        if let Some(answer) = self.no_approval(rollout).filter(|_| facts.approves) {
-            return Err(answer);
+        if facts.approves
+            && let Some(answer) = &self.no_approval
+        {
+            return Err(answer.clone());
         }
         let mut teams = BTreeSet::new();
         for (team, is_member) in facts.teams {
@@ -139,22 +158,9 @@ impl Console {
                 Err(error) => tracing::warn!(team, reason = %error, "who is in a team cannot be looked up"),
             }
         }
-        let mut took_part = self.direct_part(rollout, author).filter(|_| facts.approves);
+        let mut took_part = if facts.approves { self.direct_part(author) } else { None };
         for (number, found) in facts.pulls {
-            let found = found.map_err(|error| cannot("who made this change", &error))?;
-            let Some(PullFacts { pull, commits }) = found else {
-                return Err(cannot("who made this change", &Self::unknown("pull request")));
-            };
-            if self.branch.as_ref().is_some_and(|branch| pull.base != *branch) {
-                return Err(Answer::of(format!("this pull request goes into {}, which is not rolled out", pull.base)));
-            }
-            let part = self.part(&pull, commits, author).map_err(|error| match &error {
-                Error::Refused { why, .. } => Answer::of(format!(
-                    "who made this change cannot be known, so nobody approves it here: {why}; approve it with \
-                     gitfleet approve, on the command line"
-                )),
-                _ => cannot("who made this change", &error),
-            })?;
+            let part = self.part_in(author, found)?;
             took_part = took_part.or(part.map(|part| format!("{} #{number}", part.description())));
         }
         let credentials = Credentials { id: author.id, permission, teams, took_part, comment: url.to_owned() };
@@ -162,36 +168,62 @@ impl Console {
     }
 
     /// Tells whether the author pushed a commit that no pull request brought: only deliveries tell who did.
-    fn direct_part(&self, rollout: &CommitRollout, author: &ForgeUser) -> Option<String> {
-        let is_direct = rollout.thread.is_some_and(|thread| thread.is_issue);
-        let counts = is_direct && self.settings.parts.contains(&Part::Pushed);
-        let commits = [rollout.commit.clone()].into();
-        let pushed = counts && self.deliveries.pushers(&commits).any(|user| user.id == author.id);
-        pushed.then(|| format!("pushed commit {}", rollout.commit.short()))
+    fn direct_part(&self, author: &ForgeUser) -> Option<String> {
+        let is_direct = self.rollout.thread.is_some_and(|thread| thread.is_issue);
+        if !is_direct || !self.approvals.parts.contains(&Part::Pushed) {
+            return None;
+        }
+        let commits = [self.rollout.commit.clone()].into();
+        let pushed = self.deliveries.pushers(&commits).any(|user| user.id == author.id);
+        pushed.then(|| format!("pushed commit {}", self.rollout.commit.short()))
+    }
+
+    /// Returns the author's contribution to a pull request whose change waits.
+    fn part_in(
+        &self,
+        author: &ForgeUser,
+        found: Result<Option<PullFacts>>,
+    ) -> std::result::Result<Option<Part>, Answer> {
+        let found = found.map_err(|error| cannot_look_up(author, WHO_MADE, &error))?;
+        let Some(PullFacts { pull, commits }) = found else {
+            let unknown = Error::NotFound { what: "pull request".to_owned() };
+            return Err(cannot_look_up(author, WHO_MADE, &unknown));
+        };
+        if self.branch.is_some_and(|branch| pull.base != branch) {
+            return Err(Answer::of(format!("this pull request goes into {}, which is not rolled out", pull.base)));
+        }
+        self.part(&pull, commits, author).map_err(|error| match &error {
+            Error::Refused { why, .. } => Answer::of(format!(
+                "who made this change cannot be known, so nobody approves it here: {why}; approve it with \
+                 gitfleet approve, on the command line"
+            )),
+            _ => cannot_look_up(author, WHO_MADE, &error),
+        })
     }
 
     /// Returns the author's first contribution to a pull request among those that the configuration names.
     fn part(&self, pull: &PullRequest, commits: Option<Result<Commits>>, who: &ForgeUser) -> Result<Option<Part>> {
-        let parts = &self.settings.parts;
+        let parts = &self.approvals.parts;
         let Some(commits) = commits else { return Ok(own_part(pull, who, parts)) };
-        let (commits, is_who) = (commits?, |user: &ForgeUser| user.id == who.id);
+        let commits = commits?;
+        if parts.contains(&Part::Authored) && commits.authors.iter().any(|user| user.id == who.id) {
+            return Ok(Some(Part::Authored));
+        }
         // Deliveries may name pushes that the host's API does not.
         let ends: BTreeSet<CommitId> = commits.all.iter().cloned().chain([pull.head.clone()]).collect();
-        let is_pusher = commits.pushers.iter().chain(self.deliveries.pushers(&ends)).any(is_who);
-        let found = [(Part::Authored, commits.authors.iter().any(is_who)), (Part::Pushed, is_pusher)];
-        Ok(found.into_iter().find(|(part, is_it)| *is_it && parts.contains(part)).map(|(part, _)| part))
-    }
-
-    fn configured_approvers(&self) -> impl Iterator<Item = &str> {
-        self.settings.approvers.iter().chain(&self.settings.approvers_by_path).map(String::as_str)
+        let mut pushers = commits.pushers.iter().chain(self.deliveries.pushers(&ends));
+        if parts.contains(&Part::Pushed) && pushers.any(|user| user.id == who.id) {
+            return Ok(Some(Part::Pushed));
+        }
+        Ok(None)
     }
 
     /// Returns the teams named as approvers by what waits, by its strategy or the owners of its file, or by the configuration. Those of
     /// what waits come first: the configuration may name more than are asked about.
-    fn teams(&self, rollout: &CommitRollout) -> BTreeSet<String> {
-        let narrowed = rollout.gates().filter_map(|(_, _, gate)| gate.approvers.as_deref());
-        let owners = rollout.gates().flat_map(|(_, _, gate)| &gate.owners).map(String::as_str);
-        let entries = narrowed.flat_map(|all| all.split(',')).chain(owners).chain(self.configured_approvers());
+    fn teams(&self) -> BTreeSet<String> {
+        let narrowed = self.rollout.gates().filter_map(|(_, _, gate)| gate.approvers.as_deref());
+        let owners = self.rollout.gates().flat_map(|(_, _, gate)| &gate.owners).map(String::as_str);
+        let entries = narrowed.flat_map(|all| all.split(',')).chain(owners).chain(self.approvals.configured());
         let mut teams = BTreeSet::new();
         for team in entries.filter_map(|entry| entry.trim().strip_prefix("team:")) {
             if teams.len() >= TEAMS_MAX && !teams.contains(team) {

@@ -1,23 +1,16 @@
-//! Open pull requests: writes a plan on each, and updates it when it or the branch moves.
+//! Open pull requests into the branch, and which of them need a plan.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use super::outbox::{Slot, SlotContent};
+use super::handles::Handles;
+use super::make_plan::{self, FinishedPlan, PlanTexts};
 use super::records::Planned;
-use super::{Console, clock};
-use crate::source_request::{CandidateError, SourceRequest};
-use config::PlanContent;
-use model::forge::{CommitStatus, PullRequest, StatusState, ThreadNumber};
+use super::settings::Settings;
+use model::forge::{PullRequest, ThreadNumber};
 use model::id::CommitId;
-use plan::pull_request::Candidate;
-use plan::pull_request::{Showing, pull_report};
-use views::comments::statuses::PLAN_CONTEXT;
-use views::pull_request::{PullReport, plan_comment, summary};
-use views::redact::MaskKey;
 
 /// Open pull requests with plans, those with the largest numbers; more would slow down forge and daemon.
 const PULLS_MAX: usize = 100;
@@ -28,32 +21,24 @@ const AGAIN_PAUSE: SignedDuration = SignedDuration::from_secs(15);
 /// Merges that are remembered until their commits are rolled out; the oldest are dropped, and their commits are looked up.
 const MERGES_MAX: usize = 100;
 
-/// A finished plan, or its failure.
-pub(super) struct Made {
-    number: ThreadNumber,
-    head: CommitId,
-    base: Option<CommitId>,
-    /// Status and comment; or why there are none, which is retried.
-    result: Result<(StatusState, String, String), String>,
-}
-
 /// The open pull requests into the branch.
-pub(super) struct Pulls {
+pub(crate) struct Pulls {
     known: BTreeMap<ThreadNumber, Planned>,
     /// When a plan is due.
     due: BTreeMap<ThreadNumber, Timestamp>,
     /// Pull requests to read from the forge.
     to_read: BTreeSet<ThreadNumber>,
     making: Option<ThreadNumber>,
-    made: mpsc::UnboundedReceiver<Made>,
-    sender: mpsc::UnboundedSender<Made>,
-    waiting: Option<Made>,
+    made: mpsc::UnboundedReceiver<FinishedPlan>,
+    sender: mpsc::UnboundedSender<FinishedPlan>,
+    waiting: Option<FinishedPlan>,
     changed: BTreeSet<ThreadNumber>,
     /// The commits of merges that the host told us, the oldest first.
     merges: VecDeque<(CommitId, ThreadNumber)>,
 }
 
 impl Pulls {
+    /// Continues with the pull requests that an earlier process stored.
     pub(crate) fn restore(known: BTreeMap<ThreadNumber, Planned>) -> Self {
         let (sender, made) = mpsc::unbounded_channel();
         Self {
@@ -79,7 +64,8 @@ impl Pulls {
         self.merges.iter()
     }
 
-    fn note_merge(&mut self, commit: &CommitId, number: ThreadNumber) {
+    /// Remembers the merge that brought a commit.
+    pub(crate) fn note_merge(&mut self, commit: &CommitId, number: ThreadNumber) {
         if self.merged_as(commit).is_none() {
             self.merges.push_back((commit.clone(), number));
         }
@@ -121,11 +107,14 @@ impl Pulls {
         if !self.to_read.is_empty() {
             return Some(Timestamp::UNIX_EPOCH);
         }
-        self.due.values().min().copied().filter(|_| self.making.is_none())
+        if self.making.is_some() {
+            return None;
+        }
+        self.due.values().min().copied()
     }
 
     /// Returns a plan that has finished.
-    pub(crate) fn finished(&mut self) -> Option<Made> {
+    pub(crate) fn finished(&mut self) -> Option<FinishedPlan> {
         self.waiting.take().or_else(|| self.made.try_recv().ok())
     }
 
@@ -144,8 +133,8 @@ impl Pulls {
         changed.into_iter().map(|number| (number, self.known.get(&number).cloned())).collect()
     }
 
-    /// Records the state of a pull request. Returns whether it is new or has moved.
-    fn see(&mut self, pull: &PullRequest, now: Timestamp) {
+    /// Records the state of a pull request that is planned.
+    pub(crate) fn see(&mut self, pull: &PullRequest, now: Timestamp) {
         let known = self.known.get(&pull.number);
         if known.is_some_and(|known| known.head == pull.head) {
             return;
@@ -159,215 +148,82 @@ impl Pulls {
         self.due.insert(pull.number, now);
     }
 
-    fn forget(&mut self, number: ThreadNumber) -> bool {
+    /// Has those be read that the host does not list any more, and plans be made again that start from another accepted commit.
+    pub(crate) fn compare(&mut self, listed: &BTreeSet<ThreadNumber>, tree: Option<&CommitId>, now: Timestamp) {
+        for (number, pull) in &self.known {
+            // It was closed, merged or got another base: only reading it tells which.
+            if !listed.contains(number) {
+                self.to_read.insert(*number);
+            }
+            // The plan is of an earlier process.
+            if tree.is_some() && pull.base.as_ref() != tree {
+                self.due.entry(*number).or_insert(now);
+            }
+        }
+    }
+
+    /// Takes the next pull request to read.
+    pub(crate) fn next_to_read(&mut self) -> Option<ThreadNumber> {
+        self.to_read.pop_first()
+    }
+
+    /// Takes the next pull request whose plan is due: one at a time, because memory is limited to one pull request's tree beside those
+    /// of two commits.
+    pub(crate) fn next_due(&mut self, now: Timestamp) -> Option<ThreadNumber> {
+        if self.making.is_some() {
+            return None;
+        }
+        let number = self.due.iter().rfind(|(_, at)| **at <= now).map(|(number, _)| *number)?;
+        self.due.remove(&number);
+        Some(number)
+    }
+
+    /// Tells whether a pull request has a plan that starts from an earlier accepted commit.
+    pub(crate) fn is_of_earlier_base(&self, number: ThreadNumber, tree: Option<&CommitId>) -> bool {
+        self.known.get(&number).is_some_and(|known| known.base.is_some() && known.base.as_ref() != tree)
+    }
+
+    /// Puts a plan off, if its pull request could not be read. Returns whether it did. One that was read is planned now.
+    pub(crate) fn put_off_unread(&mut self, number: ThreadNumber, now: Timestamp) -> bool {
+        self.due.remove(&number);
+        let is_unread = self.to_read.contains(&number);
+        if is_unread {
+            self.due.insert(number, now + AGAIN_PAUSE);
+        }
+        is_unread
+    }
+
+    /// Starts a plan.
+    pub(crate) fn make(&mut self, number: ThreadNumber, settings: &Settings, handles: &Handles) {
+        if let Some(pull) = self.known.get(&number).cloned() {
+            self.making = Some(number);
+            make_plan::start(pull, settings, handles, self.sender.clone());
+        }
+    }
+
+    /// Takes in a finished plan. Returns its texts, unless it is of no use: then another one is due, or none.
+    pub(crate) fn planned(&mut self, plan: FinishedPlan, now: Timestamp) -> Option<PlanTexts> {
+        self.making = None;
+        // The pull request moved or closed meanwhile.
+        let known = self.known.get_mut(&plan.number).filter(|known| known.head == plan.head)?;
+        match plan.result {
+            Ok((base, texts)) => {
+                known.base = base;
+                self.changed.insert(plan.number);
+                Some(texts)
+            }
+            Err(reason) => {
+                tracing::warn!(pull = plan.number, reason, "no plan can be made for a pull request; trying again");
+                self.due.insert(plan.number, now + AGAIN_PAUSE);
+                None
+            }
+        }
+    }
+
+    /// Drops a pull request. Returns whether it was known.
+    pub(crate) fn forget(&mut self, number: ThreadNumber) -> bool {
         self.due.remove(&number);
         self.changed.insert(number);
         self.known.remove(&number).is_some()
     }
-}
-
-impl Console {
-    /// Requests the list of open pull requests.
-    pub(super) async fn list_pulls(&mut self) {
-        let now = self.now();
-        let forge = self.forge();
-        let Some(branch) = self.followed().await else { return };
-        let Some(mut open) = self.ask_for(forge.open_pulls(&branch)).await else { return };
-        open.sort_by_key(|pull| std::cmp::Reverse(pull.number));
-        for pull in open.iter().filter(|pull| self.plans_for(pull)).cloned().collect::<Vec<_>>() {
-            self.pulls.see(&pull, now);
-        }
-        // A missing pull request was closed, merged or got another base: only reading it tells which.
-        let listed: BTreeSet<ThreadNumber> = open.iter().map(|pull| pull.number).collect();
-        let gone: Vec<ThreadNumber> = self.pulls.known.keys().filter(|n| !listed.contains(n)).copied().collect();
-        self.pulls.to_read.extend(gone);
-        // A plan against another accepted commit, of an earlier process, is made again.
-        let tree = self.tree.clone();
-        let old = self.pulls.known.values().filter(|pull| tree.is_some() && pull.base != tree);
-        let old: Vec<ThreadNumber> = old.map(|pull| pull.number).collect();
-        for number in old {
-            self.pulls.due.entry(number).or_insert(now);
-        }
-    }
-
-    fn plans_for(&self, pull: &PullRequest) -> bool {
-        pull.is_open && (self.settings.plans.forks || !pull.is_fork) && self.branch.as_ref() == Some(&pull.base)
-    }
-
-    /// Returns the followed branch, if git knows it by now.
-    async fn followed(&mut self) -> Option<String> {
-        if self.branch.is_none() {
-            let (reply, answer) = oneshot::channel();
-            drop(self.handles.requests.send(SourceRequest::Branch { source: self.settings.name.clone(), reply }));
-            self.branch = self.ask(answer).await.ok().flatten();
-        }
-        self.branch.clone()
-    }
-
-    /// Reads a pull request that moved, or is gone from the list. Returns whether there was one.
-    pub(super) async fn read_next_pull(&mut self, now: Timestamp) -> bool {
-        let Some(number) = self.pulls.to_read.pop_first() else { return false };
-        self.read_pull(number, now).await;
-        true
-    }
-
-    /// Starts a plan that is due. Returns whether there was one.
-    pub(super) async fn plan_next(&mut self, now: Timestamp) -> bool {
-        // One at a time: memory is limited to one pull request's tree beside those of two commits.
-        if self.pulls.making.is_some() || self.tree.is_none() {
-            return false;
-        }
-        let due = self.pulls.due.iter().filter(|(_, at)| **at <= now).map(|(number, _)| *number).next_back();
-        let Some(number) = due else { return false };
-        self.pulls.due.remove(&number);
-        // The merge of this pull request may have moved the branch: its comment keeps the plan that was merged.
-        let is_of_earlier_base = |known: &Planned| known.base.is_some() && known.base != self.tree;
-        if self.pulls.known.get(&number).is_some_and(is_of_earlier_base) {
-            self.read_pull(number, now).await;
-            self.pulls.due.remove(&number);
-            if self.pulls.to_read.contains(&number) {
-                self.pulls.due.insert(number, now + AGAIN_PAUSE);
-                return true;
-            }
-        }
-        if let Some(pull) = self.pulls.known.get(&number).cloned() {
-            self.pulls.making = Some(number);
-            self.make(pull);
-        }
-        true
-    }
-
-    async fn read_pull(&mut self, number: ThreadNumber, now: Timestamp) {
-        // Its base is not known to be the followed branch yet; the next poll lists it again.
-        if self.followed().await.is_none() {
-            return;
-        }
-        let forge = self.forge();
-        let answer = self.ask(forge.pull(number)).await;
-        if answer.is_err() {
-            // `read` starts a pause below, and after it this one is requested again.
-            self.pulls.to_read.insert(number);
-        }
-        let Some(pull) = self.read(answer) else { return };
-        if let Some(merge) = pull.as_ref().and_then(|pull| pull.merged.as_ref()) {
-            self.pulls.note_merge(&merge.commit, number);
-            self.publish_pulls();
-            // Its rollout may search for this conversation already.
-            if let Some(at) = self.to_find.get_mut(&merge.commit) {
-                *at = now;
-            }
-        }
-        match pull {
-            Some(pull) if self.plans_for(&pull) => self.pulls.see(&pull, now),
-            pull => {
-                if !self.pulls.forget(number) {
-                    return;
-                }
-                let source = self.settings.name.clone();
-                drop(self.handles.requests.send(SourceRequest::Forget { source, number }));
-                if let Some(pull) = pull.filter(|pull| pull.is_open) {
-                    let body = super::messages::not_planned(&pull.base);
-                    let slot = Slot::Comment { id: self.plan_slot(number) };
-                    if self.outbox.entry(&slot).is_some() {
-                        self.outbox.set(slot, SlotContent::comment(number, body), now);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Makes a plan in parallel: a large one takes a second, and texts about rollouts do not wait for it.
-    fn make(&self, pull: Planned) {
-        let (sender, requests, baselines) =
-            (self.pulls.sender.clone(), self.handles.requests.clone(), self.handles.baselines.clone());
-        let (content, fetch) = (self.settings.plans.content, self.settings.fetches);
-        let (mask, source) = (self.settings.mask.clone(), self.settings.name.clone());
-        let (limit, turn) = (self.handles.forge.limits().comment_chars, Arc::clone(&self.handles.planning));
-        tokio::spawn(async move {
-            // Nobody closes it, so a turn comes.
-            let _turn = turn.acquire_owned().await;
-            let (reply, candidate) = oneshot::channel();
-            let (number, head) = (pull.number, pull.head.clone());
-            let request = SourceRequest::Candidate { source: source.clone(), number, head, fetch, reply };
-            let (ask, start) = oneshot::channel();
-            let is_asked = requests.send(request).is_ok() && baselines.send(ask).is_ok();
-            let ending = || "gitfleet is ending".to_owned();
-            let made = match (candidate.await, start.await) {
-                (Ok(candidate), Ok(start)) if is_asked => {
-                    // A hypothetical decision is not logged: readers of the log would take it for a real one.
-                    let silent = tracing::subscriber::NoSubscriber::new();
-                    let showing = PullShowing { content, mask, source, limit };
-                    let made = move || made(candidate, &start, &showing);
-                    let made = move || tracing::subscriber::with_default(silent, made);
-                    tokio::task::spawn_blocking(made).await.unwrap_or_else(|error| Err(error.to_string()))
-                }
-                _ => Err(ending()),
-            };
-            let (base, result) = match made {
-                Ok((base, result)) => (base, Ok(result)),
-                Err(why) => (None, Err(why)),
-            };
-            // The bot may have ended.
-            drop(sender.send(Made { number: pull.number, head: pull.head, base, result }));
-        });
-    }
-
-    /// Puts a finished plan into the outbox.
-    pub(super) fn planned(&mut self, made: Made) {
-        let now = self.now();
-        self.pulls.making = None;
-        // The pull request moved or closed meanwhile: another plan is due, or none.
-        let Some(known) = self.pulls.known.get_mut(&made.number).filter(|known| known.head == made.head) else {
-            return;
-        };
-        let (state, line, body) = match made.result {
-            Ok(result) => result,
-            Err(reason) => {
-                tracing::warn!(pull = made.number, reason, "no plan can be made for a pull request; trying again");
-                self.pulls.due.insert(made.number, now + AGAIN_PAUSE);
-                return;
-            }
-        };
-        known.base = made.base;
-        self.pulls.changed.insert(made.number);
-        let target_url = Some(self.settings.links.thread(made.number));
-        let description = views::comments::escape::shorten(&line, self.handles.forge.limits().description_chars);
-        let status = CommitStatus { context: PLAN_CONTEXT.to_owned(), state, description, target_url };
-        let slot = Slot::Status { commit: made.head, context: PLAN_CONTEXT.to_owned() };
-        self.outbox.set(slot, SlotContent::Status(status), now);
-        let slot = Slot::Comment { id: self.plan_slot(made.number) };
-        self.outbox.set(slot, SlotContent::comment(made.number, body), now);
-    }
-}
-
-/// How a plan is shown.
-struct PullShowing {
-    content: PlanContent,
-    mask: MaskKey,
-    /// The name of the source; empty where there is one.
-    source: String,
-    /// Characters of a comment.
-    limit: usize,
-}
-
-type Said = (Option<CommitId>, (StatusState, String, String));
-
-/// Plans a candidate and renders its status and comment: pure, except that it reads the time.
-fn made(
-    candidate: Result<Candidate, CandidateError>,
-    baseline: &plan::Baseline,
-    PullShowing { content, mask, source, limit }: &PullShowing,
-) -> Result<Said, String> {
-    let base = baseline.tree().commit.clone();
-    let report = match candidate {
-        Ok(candidate) => {
-            let only = Some(source.as_str()).filter(|source| !source.is_empty());
-            let showing = Showing { diffs: *content == PlanContent::Diff, key: mask, only };
-            pull_report(baseline, &candidate, &showing, clock::now())
-        }
-        Err(CandidateError::Refused(errors)) => PullReport::refused(base.clone(), None, errors),
-        Err(CandidateError::Unreadable(why)) => return Err(why),
-    };
-    let (state, line) = summary(&report);
-    Ok((base, (state, line, plan_comment(&report, *limit))))
 }

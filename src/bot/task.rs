@@ -7,9 +7,15 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::bot::Bot;
+use super::connect::Connected;
+use super::event_loop::run;
+use super::fenced::FencedForge;
+use super::handles::{Handles, Learned};
+use super::inbox::{Inbox, Message};
 use super::records::SavedRecords;
-use super::{Connected, Console, FencedForge, Handles, Learned, Message, Settings};
-use crate::source_request::SourceRequest;
+use super::settings::Settings;
+use super::source_request::SourceRequest;
 use engine::ForgeUpdate;
 use engine::store::Store;
 use model::forge::ForgeEvent;
@@ -51,20 +57,20 @@ impl ConsoleTasks {
     ) -> engine::store::Result<(Self, mpsc::UnboundedReceiver<oneshot::Sender<Baseline>>)> {
         let (ask, baselines) = mpsc::unbounded_channel();
         let planning = Arc::new(Semaphore::new(1));
-        let start = |((forge, settings), RepositoryEnds { hints, learned }): (Connected, RepositoryEnds)| {
+        let mut tasks = Vec::new();
+        for ((forge, settings), ends) in connected.into_iter().zip(ends) {
             let handles = Handles {
+                clock: clock::wall,
                 forge: Arc::new(FencedForge::new(forge, fence.clone())),
                 store: Arc::clone(store),
                 requests: requests.clone(),
                 instructions: instructions.clone(),
                 baselines: ask.clone(),
                 planning: Arc::clone(&planning),
-                hints,
-                learned,
+                learned: ends.learned,
             };
-            ConsoleTask::start(settings, handles, supervisor)
-        };
-        let tasks = connected.into_iter().zip(ends).map(start).collect::<Result<_, _>>()?;
+            tasks.push(ConsoleTask::start(settings, handles, ends.hints, supervisor)?);
+        }
         Ok((Self(tasks), baselines))
     }
 
@@ -99,15 +105,20 @@ impl ConsoleTask {
     ///
     /// # Errors
     /// Its records cannot be read.
-    fn start(settings: Settings, handles: Handles, supervisor: &Supervisor) -> engine::store::Result<Self> {
+    fn start(
+        settings: Settings,
+        handles: Handles,
+        hints: Option<mpsc::Receiver<ForgeEvent>>,
+        supervisor: &Supervisor,
+    ) -> engine::store::Result<Self> {
         let saved = SavedRecords::read(handles.store.as_ref(), &settings.name)?;
-        let (messages, inbox) = mpsc::unbounded_channel();
-        let console = Console::begin(settings, handles, saved, inbox, clock::wall);
-        let name = Some(console.settings.name.clone()).filter(|name| !name.is_empty());
+        let (messages, told) = mpsc::unbounded_channel();
+        let bot = Bot::begin(settings, handles, saved, Inbox::new(told, hints, None));
+        let name = if bot.settings.name.is_empty() { None } else { Some(bot.settings.name.clone()) };
         let watcher = supervisor.over(Part::Console, name.as_deref());
         let mut last = supervisor.over(Part::Console, name.as_deref());
         // If even its restart fails it stays reported as failed.
-        let task = async move { drop(last.live(Box::pin(supervise(console, watcher))).await) };
+        let task = async move { drop(last.live(Box::pin(supervise(bot, watcher))).await) };
         Ok(Self { messages, task: tokio::spawn(task) })
     }
 
@@ -127,12 +138,12 @@ impl ConsoleTask {
 }
 
 /// Runs the bot, and restarts it from its records if it ends because of an error in gitfleet.
-pub(super) async fn supervise(mut console: Console, mut watcher: Watcher) {
-    while let Some(end) = watcher.live(console.run()).await {
+pub(super) async fn supervise(mut bot: Bot, mut watcher: Watcher) {
+    while let Some(end) = watcher.live(run(&mut bot)).await {
         tokio::time::sleep(end.pause).await;
-        console = loop {
-            match SavedRecords::read(console.handles.store.as_ref(), &console.settings.name) {
-                Ok(saved) => break console.begin_again(saved),
+        bot = loop {
+            match SavedRecords::read(bot.handles.store.as_ref(), &bot.settings.name) {
+                Ok(saved) => break bot.begin_again(saved),
                 Err(error) => {
                     tracing::error!(%error, "the console cannot read its records; trying again");
                     tokio::time::sleep(RECORDS_RETRY).await;

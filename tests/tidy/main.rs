@@ -44,6 +44,7 @@ const PURE_PLACES: &[&str] = &[
     "src/forge/webhook/",
     "src/bot/outbox.rs",
     "src/bot/commit_rollout.rs",
+    "src/bot/commit_rollouts.rs",
     "src/bot/comment_policy.rs",
 ];
 

@@ -82,7 +82,7 @@ async fn named_approvers_need_no_account_that_may_ask_about_permissions() {
     for beginning in BOTH {
         let named = Beginning { approvers: "'user:bob'", ..beginning };
         let (mut world, pull) = waiting(named).await;
-        world.console.settings.approvers = vec!["user:bob".to_owned()];
+        world.bot.settings.approvals.approvers = vec!["user:bob".to_owned()];
         for (who, opens) in [("dora", false), ("bob", true)] {
             world.fake.fail("permission", Moment::Before, Failure::Forbidden);
             world.say(who, pull, "/approve one").await;
@@ -200,7 +200,7 @@ async fn strangers_do_not_make_us_flood_a_conversation() {
     assert!(took < SignedDuration::from_hours(1));
     assert!(!world.is_open());
     assert!(world.fake.count("react") <= 200, "{}", world.fake.count("react"));
-    let kept = world.console.outbox.slots(|_| true).len();
+    let kept = world.bot.outbox.slots(|_| true).len();
     assert!(kept < 50, "{kept} slots are kept");
     world.say("bob", pull, "/approve one").await;
     assert!(world.is_open(), "who may is heard all the same");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::world::{Beginning, World, commit};
-use crate::Statuses;
+use config::Statuses;
 use model::forge::{Reaction, StatusState, ThreadNumber};
 use testkit::trees::{member, payload, placement};
 
@@ -56,7 +56,7 @@ async fn waiting(beginning: Beginning) -> (World, ThreadNumber) {
 
 /// Returns the stage at whose end each placement waits.
 fn waiting_at(world: &World) -> Vec<String> {
-    let rollout = world.console.rollouts.get(&commit('1')).expect("it is told");
+    let rollout = world.bot.rollouts.all.get(&commit('1')).expect("it is told");
     rollout.gates().map(|(_, _, gate)| gate.stage.clone()).collect()
 }
 
@@ -100,7 +100,7 @@ async fn ux2_a_commit_of_eight_staged_placements_makes_three_comments_and_fourte
 async fn ux2_what_statuses_there_are_is_configured() {
     for (statuses, count) in [(Statuses::Summary, 1), (Statuses::Placements, 1 + 8), (Statuses::Stages, 1 + 8 + 16)] {
         let mut world = World::begin(HOOKED);
-        world.console.settings.statuses = statuses;
+        world.bot.settings.statuses = statuses;
         world.settle().await;
         world.accept_files('1', &files("1"));
         world.fake.add_commit(&commit('1'));

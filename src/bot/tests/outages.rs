@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 
 use super::world::{Beginning, World, commit, now};
-use crate::Message;
+use crate::inbox::Message;
 use crate::task::supervise;
 use model::forge::StatusState;
 use system::supervise::Supervisor;
@@ -88,10 +88,10 @@ fn broken_clock() -> Timestamp {
 async fn d17_a_console_that_panics_is_begun_again() {
     let world = World::begin(BOTH[1]);
     let fake = Arc::clone(&world.fake);
-    let (mut console, messages) = world.into_console();
-    console.clock = broken_clock;
+    let (mut bot, messages) = world.into_bot();
+    bot.handles.clock = broken_clock;
     let supervisor = Supervisor::without_pauses();
-    let task = tokio::spawn(supervise(console, supervisor.over(Part::Console, None)));
+    let task = tokio::spawn(supervise(bot, supervisor.over(Part::Console, None)));
     // What a life had taken in when it ended is lost with it.
     let (lost, _) = oneshot::channel();
     messages.send(Message::Finish(lost)).expect("it listens");

@@ -49,7 +49,7 @@ fn refusals(world: &World, pull: ThreadNumber) -> Vec<String> {
 fn stored(world: &World, id: u64) -> (String, usize) {
     let saved = SavedRecords::read(world.store.as_ref(), "").expect("the store can be read");
     let left = world.records().iter().filter(|(key, _)| key.starts_with(EXECUTED_PREFIX)).count();
-    (saved.heard.get(&id).map(|heard| heard.outcome.clone()).unwrap_or_default(), left)
+    (saved.handled.get(&id).map(|handled| handled.outcome.clone()).unwrap_or_default(), left)
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ async fn a_whole_rollout_takes_few_calls() {
 async fn the_page_learns_which_pull_request_brought_a_commit_and_nothing_is_asked_for_it() {
     let mut world = World::begin(OPEN);
     world.settle().await;
-    let known = |world: &World| world.console.handles.learned.pulls.borrow().as_ref().clone();
+    let known = |world: &World| world.bot.handles.learned.pulls.borrow().as_ref().clone();
     assert_eq!(known(&world), CommitPulls::new());
     let pull = world.merge('1');
     world.later(120).await;

@@ -2,7 +2,8 @@
 
 use super::source_thread::mistake;
 use super::world::{Beginning, World, commit};
-use crate::Message;
+use crate::event_loop::{run, turn};
+use crate::inbox::Message;
 use crate::outbox::Slot;
 use crate::records::SavedRecords;
 use engine::ForgeUpdate;
@@ -29,8 +30,8 @@ async fn writes_of_different_slots_are_under_way_together_and_their_start_is_sto
     world.fake.hold("set_status", true);
     let pull = world.merge('1');
     world.deliver_updates();
-    while world.console.turn().await {}
-    assert_eq!(world.console.sends.len(), 2, "the status of the rollout, and the comment");
+    while turn(&mut world.bot).await {}
+    assert_eq!(world.bot.inbox.writes.len(), 2, "the status of the rollout, and the comment");
     let fake = std::sync::Arc::clone(&world.fake);
     until("both are sent", || fake.count("set_status") == 1 && fake.count("create_comment") == 1).await;
     let stored = SavedRecords::read(world.store.as_ref(), "").expect("the store can be read").outbox;
@@ -56,7 +57,7 @@ async fn a_status_does_not_wait_for_a_read() {
     world.fake.add_commit(&commit('2'));
     let fake = std::sync::Arc::clone(&world.fake);
     let reads = fake.count("comment");
-    let (mut console, messages) = world.into_console();
+    let (mut bot, messages) = world.into_bot();
     let meanwhile = async {
         until("the comment is read", || fake.count("comment") > reads).await;
         let refused = SourceRecord { seen: Some(commit('2')), refused: vec![mistake()], ..SourceRecord::default() };
@@ -64,7 +65,7 @@ async fn a_status_does_not_wait_for_a_read() {
         until("the status is set", || fake.statuses_of(&commit('2')).len() == 1).await;
     };
     tokio::select! {
-        () = console.run() => panic!("it ended"),
+        () = run(&mut bot) => panic!("it ended"),
         () = meanwhile => {}
     }
 }
@@ -78,17 +79,17 @@ async fn a_gate_that_begins_to_wait_while_a_text_is_under_way_was_not_shown_by_i
     world.settle().await;
     world.fake.hold("create_comment", true);
     world.pass(60);
-    while world.console.turn().await {}
+    while turn(&mut world.bot).await {}
     let fake = std::sync::Arc::clone(&world.fake);
     until("the comment is written", || fake.count("create_comment") == 1).await;
     assert!(world.work());
     world.deliver_updates();
-    while world.console.turn().await {}
+    while turn(&mut world.bot).await {}
     fake.hold("create_comment", false);
-    while let Some(sent) = world.console.sends.join_next().await {
-        world.console.sent(sent);
+    while let Some(sent) = world.bot.inbox.writes.join_next().await {
+        world.bot.sent(sent);
     }
-    let rollout = |world: &World| world.console.rollouts.get(&commit('1')).cloned().expect("it is told");
+    let rollout = |world: &World| world.bot.rollouts.all.get(&commit('1')).cloned().expect("it is told");
     let asks: Vec<u64> = rollout(&world).asked.iter().map(|asked| asked.comment).collect();
     let told = world.ours(pull);
     assert_eq!((told.len(), asks.len()), (2, 1), "the text was made before, so another asks: {told:?}");

@@ -206,7 +206,7 @@ async fn d10_whoever_had_a_part_in_a_change_does_not_approve_it() {
             // Known for longer than a life, and than the branch.
             world.restart();
             if !counts {
-                world.console.settings.parts = [Part::Opened, Part::Merged, Part::Authored].into();
+                world.bot.settings.approvals.parts = [Part::Opened, Part::Merged, Part::Authored].into();
             }
             world.fake.edit_pull(pull, |pull| pull.head = head.clone());
             world.fake.merge(pull, &commit('1'), "ann");

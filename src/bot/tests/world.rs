@@ -3,24 +3,40 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::source_thread::answer;
-use crate::*;
-use config::Configuration;
+use crate::bot::Bot;
+use crate::comments::HINTS_MAX;
+use crate::event_loop::{next_wake, turn};
+use crate::handles::{Handles, Learned};
+use crate::inbox::{Inbox, Message};
+use crate::links::Links;
+use crate::records::SavedRecords;
+use crate::settings::{Approvals, Settings};
+use config::{Configuration, Notify, Plans, Statuses};
 use engine::persist;
 use engine::store::records::EXECUTED_PREFIX;
-use engine::store::{MemoryStore, Op};
-use engine::{Core, Effect, Event, MemberCommand, MemberEvent, SourceEvent};
+use engine::store::{MemoryStore, Op, Store};
+use engine::{Core, Effect, Event, ForgeUpdate, MemberCommand, MemberEvent, SourceEvent};
+use forge::Forge;
 use model::facts::{Facts, NodeFacts};
-use model::forge::{Comment, Permission};
-use model::id::{ClusterName, ObjectKey, PlacementKey};
+use model::forge::{Comment, ForgeEvent, Part, Permission, ThreadNumber};
+use model::id::{ClusterName, CommitId, ObjectKey, PlacementKey};
 use model::records::{ApplyOutcome, Availability, ManifestStatus, WorkStatus};
 use model::runs::RunPhase;
 use model::tree::Tree;
 use model::work::{Desired, WorkOrder};
+use plan::Baseline;
+use system::instruction::Instruction;
 use testkit::trees::{member, payload, placement, tree};
 use testservers::doubles::forge::Fake;
+use views::comments::style::CommandStyle;
+use views::redact::MaskKey;
 
 /// Turns until nothing may be left to do at an instant.
 const TURNS_MAX: usize = 5000;
@@ -170,7 +186,7 @@ pub(super) struct World {
     pub fake: Arc<Fake>,
     pub store: Arc<MemoryStore>,
     pub daemon: Arc<Mutex<Daemon>>,
-    pub console: Console,
+    pub bot: Bot,
     messages: mpsc::UnboundedSender<Message>,
     hints: Option<mpsc::Sender<ForgeEvent>>,
 }
@@ -231,8 +247,8 @@ impl World {
         let (known, executed) = (Vec::new(), Vec::new());
         let daemon = Daemon { core, files, slow, held, told, known, store: Arc::clone(&store), executed, landed };
         let daemon = Arc::new(Mutex::new(daemon));
-        let (console, messages, hints) = life(&fake, &store, &daemon, beginning.hooked);
-        Self { fake, store, daemon, console, messages, hints }
+        let (bot, messages, hints) = life(&fake, &store, &daemon, beginning.hooked);
+        Self { fake, store, daemon, bot, messages, hints }
     }
 
     pub(super) fn daemon(&self) -> MutexGuard<'_, Daemon> {
@@ -242,8 +258,7 @@ impl World {
     /// Ends the console and begins another, which has what the store kept; it is told everything again.
     pub(super) fn restart(&mut self) {
         let hooked = self.hints.is_some();
-        let (console, messages, hints) = life(&self.fake, &self.store, &self.daemon, hooked);
-        (self.console, self.messages, self.hints) = (console, messages, hints);
+        (self.bot, self.messages, self.hints) = life(&self.fake, &self.store, &self.daemon, hooked);
         let mut daemon = self.daemon();
         let placements = daemon.core.placements().keys().cloned().collect();
         // What was not delivered to the former life is newer than what was.
@@ -333,19 +348,19 @@ impl World {
     pub(super) async fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
             self.deliver_updates();
-            if self.console.turn().await {
+            if turn(&mut self.bot).await {
                 continue;
             }
-            if let Some(sent) = self.console.sends.join_next().await {
-                self.console.sent(sent);
+            if let Some(sent) = self.bot.inbox.writes.join_next().await {
+                self.bot.sent(sent);
                 continue;
             }
-            if self.console.pulls.is_busy() && self.console.pulls.next_wake().is_none() {
-                self.console.pulls.wait().await;
+            if self.bot.pulls.is_busy() && self.bot.pulls.next_wake().is_none() {
+                self.bot.pulls.wait().await;
                 continue;
             }
             if self.daemon().told.is_empty() {
-                assert!(self.console.next_wake() > now(), "it would wake up without end and do nothing");
+                assert!(next_wake(&self.bot) > now(), "it would wake up without end and do nothing");
                 return;
             }
         }
@@ -354,7 +369,7 @@ impl World {
 
     /// When something happens by itself.
     fn next_wake(&self) -> Timestamp {
-        self.console.next_wake().min(self.daemon().core.next_wake().unwrap_or(Timestamp::MAX))
+        next_wake(&self.bot).min(self.daemon().core.next_wake().unwrap_or(Timestamp::MAX))
     }
 
     pub(super) fn deliver_updates(&self) {
@@ -406,9 +421,9 @@ impl World {
         run.phase == RunPhase::Succeeded || run.stages[0].after.iter().any(|task| task.done_at.is_some())
     }
 
-    /// Returns the console and how it is told something.
-    pub(super) fn into_console(self) -> (Console, mpsc::UnboundedSender<Message>) {
-        (self.console, self.messages)
+    /// Returns the bot and how it is told something.
+    pub(super) fn into_bot(self) -> (Bot, mpsc::UnboundedSender<Message>) {
+        (self.bot, self.messages)
     }
 
     /// Returns our comments in a conversation.
@@ -429,7 +444,7 @@ impl World {
     }
 }
 
-type Life = (Console, mpsc::UnboundedSender<Message>, Option<mpsc::Sender<ForgeEvent>>);
+type Life = (Bot, mpsc::UnboundedSender<Message>, Option<mpsc::Sender<ForgeEvent>>);
 
 fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>, hooked: bool) -> Life {
     let (requests, asked) = std::sync::mpsc::channel();
@@ -470,24 +485,25 @@ fn life(fake: &Arc<Fake>, store: &Arc<MemoryStore>, daemon: &Arc<Mutex<Daemon>>,
             reviews_count: true,
             ..CommandStyle::default()
         },
-        rules: ApprovalRules::default(),
-        approvers: vec![],
-        approvers_by_path: vec![],
-        parts: [Part::Opened, Part::Authored, Part::Pushed, Part::Merged].into(),
+        approvals: Approvals {
+            parts: [Part::Opened, Part::Authored, Part::Pushed, Part::Merged].into(),
+            ..Approvals::default()
+        },
         mask: MaskKey::new([7; 32]),
         fetches: true,
     };
     let handles = Handles {
+        clock: now,
         forge: Arc::clone(fake) as Arc<dyn Forge>,
         store: Arc::clone(store) as Arc<dyn Store>,
         requests,
         instructions,
         baselines,
         planning: Arc::new(Semaphore::new(1)),
-        hints: hooked.then_some(hints),
         learned: Learned::channel().0,
     };
-    let (messages, inbox) = mpsc::unbounded_channel();
+    let (messages, told) = mpsc::unbounded_channel();
+    let inbox = Inbox::new(told, hooked.then_some(hints), None);
     let saved = SavedRecords::read(store.as_ref(), "").expect("the store can be read");
-    (Console::begin(settings, handles, saved, inbox, now), messages, hooked.then_some(hint))
+    (Bot::begin(settings, handles, saved, inbox), messages, hooked.then_some(hint))
 }

@@ -1,4 +1,8 @@
 use super::*;
+use crate::commit_rollout::Thread;
+use model::id::Digest;
+use model::manifest::InputError;
+use model::progress::GateProgress;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).expect("a test's instant is one")
