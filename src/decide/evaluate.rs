@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Pass;
 use super::bindings::BindingEdit;
+use super::memo::Evaluated;
 use super::overrides::NewlyMade;
-use super::state::Evaluated;
 use crate::status::binding::binding_conditions;
 use model::along::Along;
 use model::api::condition::{Condition, ConditionStatus, set_condition};

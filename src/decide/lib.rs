@@ -19,6 +19,7 @@ mod given_up;
 mod guard;
 pub mod hand_over;
 mod inherit;
+pub mod memo;
 pub mod names;
 mod objects;
 pub mod ocm;

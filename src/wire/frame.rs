@@ -8,7 +8,6 @@ use flate2::write::ZlibEncoder;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-
 /// Bytes of a frame or a body, compressed.
 pub const FRAME_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Bytes of a frame or a body, decompressed: a report about 100,000 objects takes some 30 MB.
