@@ -10,7 +10,7 @@ use super::found::Holders;
 use super::memo::Memo;
 use super::names::Names;
 use super::ocm::{Facts, Ocm};
-use super::overrides::{Overrides, Rendered};
+use super::overrides::Overrides;
 pub use super::payload::{Payload, desired};
 use super::strategies::Staged;
 use crate::rollout::Heard;
@@ -25,7 +25,6 @@ use model::approvers::{ApproversByPath, Ownership};
 use model::cluster::Cluster;
 use model::facts;
 use model::id::{ClusterName, ObjectKey, PlacementKey};
-use model::manifest::Manifest;
 use model::policy::Floor;
 use model::records::{
     Binding, ClusterRecord, Kept, MassLeave, MemberKind, PlacementRecord, PolicySnapshot, ResourceSnapshot, WorkStatus,
@@ -34,8 +33,7 @@ use model::rights::{Approving, Policy};
 use model::runs::{ApprovalRules, MetricQuery, MetricReply, MetricServers, RunRecord, Runs};
 use model::tenants::{Tenant, Tenants};
 use model::tree::{JoinedSource, Placement, Tree};
-use model::warning::Warning;
-use model::work::{SourceName, WorkOrder};
+use model::work::SourceName;
 use schedule::Fleet;
 use schedule::eligibility::SILENCE_MAX;
 

@@ -50,12 +50,25 @@ impl Core {
         now: Timestamp,
     ) {
         self.members.answered.insert(cluster.clone());
-        let is_asked = self.persistence.may_lack_decisions(cluster);
-        for (key, has) in holds.iter().filter(|_| is_asked).filter_map(|(key, has)| Some((key, has.as_ref()?))) {
+        if self.persistence.may_lack_decisions(cluster) {
+            self.find_decisions(cluster, holds, kept);
+        }
+        self.persistence.note_holder(cluster, holds.len(), now);
+    }
+
+    /// Takes the decisions of people that a member keeps, and what it holds, for the next decisions.
+    fn find_decisions(
+        &mut self,
+        cluster: &ClusterName,
+        holds: &BTreeMap<PlacementKey, Option<Held>>,
+        kept: BTreeMap<PlacementKey, Kept>,
+    ) {
+        for (key, has) in holds {
+            let Some(has) = has else { continue };
             let hold = kept.get(key).and_then(|kept| kept.held.as_ref());
             self.fleet.holders.entry(key.clone()).or_default().note(cluster, hold, has);
         }
-        for (key, kept) in kept.into_iter().filter(|_| is_asked) {
+        for (key, kept) in kept {
             // The index of a held snapshot counts as used, or the next snapshot would get it.
             if let Some(held) = &kept.held {
                 let known = self.fleet.held.get(&key);
@@ -65,10 +78,11 @@ impl Core {
                     self.fleet.held.insert(key.clone(), held);
                 }
             }
-            self.queue.placements.extend(Some(key.clone()).filter(|key| self.placements.contains_key(key)));
+            if self.placements.contains_key(&key) {
+                self.queue.placements.insert(key.clone());
+            }
             self.fleet.kept.entry(key).or_default().join(kept);
         }
-        self.persistence.note_holder(cluster, holds.len(), now);
     }
 
     /// Records which snapshot of a placement a member holds. A decision is stored before members receive its orders, so a

@@ -56,7 +56,9 @@ impl Core {
             return self.change_agents(command, person, now);
         }
         // A pause begins nothing, so it needs no adopted store.
-        if let Some(complaint) = self.adoption_complaint().filter(|_| command.verb != Verb::Pause) {
+        if command.verb != Verb::Pause
+            && let Some(complaint) = self.adoption_complaint()
+        {
             return Err(not_possible(complaint));
         }
         if command.target.is_empty() {

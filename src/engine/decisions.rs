@@ -24,7 +24,10 @@ impl Core {
         now: Timestamp,
     ) -> Vec<(PlacementKey, Decision, Result<Vec<Op>>)> {
         let before = |key: &PlacementKey| {
-            let mut before = self.placements.get(key).filter(|_| !self.awaits_payload(key))?.clone();
+            if self.awaits_payload(key) {
+                return None;
+            }
+            let mut before = self.placements.get(key)?.clone();
             before.works.extend(self.members.reports.get(key).cloned().unwrap_or_default());
             Some(before)
         };

@@ -100,7 +100,9 @@ impl Core {
     fn warn_unreached(&mut self) {
         let warnings = fleet_warnings(self.fleet.records.values());
         let unreached = warnings.into_iter().find(|warning| warning.kind == WarningKind::NoAccess);
-        if let Some(warning) = unreached.as_ref().filter(|_| unreached != self.members.unreached) {
+        if unreached != self.members.unreached
+            && let Some(warning) = &unreached
+        {
             tracing::warn!(about = %warning, "clusters cannot be reached");
         }
         self.members.unreached = unreached;
@@ -165,10 +167,10 @@ impl Core {
 
     /// Keeps what is known of a member's nodes and pods, and its claims. What was said before it stopped answering, or was stopped, is kept.
     fn note_facts(&mut self, cluster: &ClusterName, facts: &Facts) {
-        let Some(record) = self.fleet.records.get_mut(cluster).filter(|_| self.members.tasks.contains_key(cluster))
-        else {
+        if !self.members.tasks.contains_key(cluster) {
             return;
-        };
+        }
+        let Some(record) = self.fleet.records.get_mut(cluster) else { return };
         let complaint = facts.complaint();
         if complaint.is_some() && record.properties_unknown != complaint {
             tracing::warn!(cluster = %cluster, reason = complaint, "not all facts about the cluster can be seen");
@@ -188,15 +190,17 @@ impl Core {
 
     /// Keeps the namespaces of a member: ResourcePlacements go where their namespace is.
     fn note_namespaces(&mut self, cluster: ClusterName, namespaces: Result<BTreeSet<String>, String>) {
-        let Some(record) = self.fleet.records.get_mut(&cluster).filter(|_| self.members.tasks.contains_key(&cluster))
-        else {
+        if !self.members.tasks.contains_key(&cluster) {
             return;
-        };
+        }
+        let Some(record) = self.fleet.records.get_mut(&cluster) else { return };
         let (namespaces, unknown) = match namespaces {
             Ok(namespaces) => (Some(namespaces), None),
             Err(reason) => (None, Some(reason)),
         };
-        if let Some(reason) = unknown.as_ref().filter(|_| record.namespaces_unknown != unknown) {
+        if record.namespaces_unknown != unknown
+            && let Some(reason) = &unknown
+        {
             tracing::warn!(cluster = %cluster, reason,
                 "the cluster's namespaces cannot be listed; ResourcePlacements go there whether it has their namespace or not");
         }
@@ -286,8 +290,10 @@ impl Core {
             .map(|(name, _)| name));
         if is_same {
             for name in &stale {
-                let is_known = self.fleet.clusters.contains(name.as_str());
-                let Some(member) = tree.clusters.get(name).filter(|_| is_known) else { continue };
+                if !self.fleet.clusters.contains(name.as_str()) {
+                    continue;
+                }
+                let Some(member) = tree.clusters.get(name) else { continue };
                 let seen = cluster(&tree, member, self.fleet.records.get(name), now);
                 let change = self.fleet.clusters.set(name.clone(), seen);
                 self.queue.changed(&change);

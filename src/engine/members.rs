@@ -270,10 +270,10 @@ impl Members {
     pub(super) fn rollout_state(&self, state: &PlacementState, fleet: &FleetState, now: Timestamp) -> RolloutState {
         let bindings = state.shared_bindings();
         let standing = rollout_state(&state.view(&bindings, fleet, now));
-        match self.not_seen(state, fleet).filter(|_| standing == RolloutState::AllAtTarget) {
-            Some(clusters) => RolloutState::Unreachable(clusters),
-            None => standing,
+        if standing != RolloutState::AllAtTarget {
+            return standing;
         }
+        self.not_seen(state, fleet).map_or(standing, RolloutState::Unreachable)
     }
 
     /// Names the clusters of a placement that have not answered this process: what was stored of them may not be true any more.

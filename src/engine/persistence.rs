@@ -114,7 +114,7 @@ impl Persistence {
                 "the store is new, but members hold what this source delivered before; gitfleet continues from that, because \
                  store.onEmpty says Adopt"
             );
-        } else if let Some(complaint) = store.complaint().filter(|_| is_new) {
+        } else if is_new && let Some(complaint) = store.complaint() {
             tracing::warn!(about = %complaint, "the store is new, and waits for a person");
         }
     }

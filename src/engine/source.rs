@@ -292,7 +292,7 @@ fn begin_record(configuration: &Configuration, known: &SourceRecord) -> SourceRe
     } else {
         SourceRecord { formerly: known.formerly.clone(), ..SourceRecord::default() }
     };
-    let branch = base.branch.clone().filter(|_| configuration.source.branch.is_none());
+    let branch = if configuration.source.branch.is_none() { base.branch.clone() } else { None };
     let approvers = configuration.approvals().map(Approvals::who);
     SourceRecord {
         url: configuration.source.url.clone(),
@@ -311,7 +311,7 @@ fn begin_record(configuration: &Configuration, known: &SourceRecord) -> SourceRe
 fn begin_sources(configuration: &Configuration, known: &SourceRecord) -> BTreeMap<String, SourceRecord> {
     let record = |source: &config::Source| {
         let base = known.sources.get(&source.name).cloned().unwrap_or_default();
-        let branch = base.branch.clone().filter(|_| source.branch.is_none());
+        let branch = if source.branch.is_none() { base.branch.clone() } else { None };
         let record = SourceRecord { url: source.url.clone(), branch, unwatched: None, unkept: None, ..base };
         (source.name.clone(), record)
     };
