@@ -126,7 +126,8 @@ mod tests {
     #[test]
     fn changes_are_read_as_far_as_they_are_whole_and_of_this_state() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (path, seal) = (folder.path().join("changes"), Seal::new(&SecretString::from("token".to_owned())));
+        let path = folder.path().join("changes");
+        let seal = Seal::new(&SecretString::from("token".to_owned()));
         let open = |state: &[u8]| ChangeLog::open(path.clone(), &seal, state);
         let (mut log, none) = open(b"one");
         assert_eq!(none, []);

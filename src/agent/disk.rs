@@ -348,7 +348,8 @@ mod tests {
         assert!(whole < 20, "the whole state was written {whole} times for 500 orders");
         give(&mut disk, 6, "second");
         assert_eq!(size(CHANGES), 0, "there are as many changes as orders");
-        let (state, changes) = (size(STATE), size(CHANGES));
+        let state = size(STATE);
+        let changes = size(CHANGES);
         give(&mut disk, 7, "second");
         assert_eq!(size(STATE), state);
         assert!(size(CHANGES) - changes < 300, "one order takes {} bytes", size(CHANGES) - changes);

@@ -18,7 +18,7 @@ use super::members::Members;
 use super::seal::digest_key;
 use super::session::Ended;
 pub use super::standing::AgentStanding;
-use crate::standing::Agent;
+use crate::standing::{Agent, take_events};
 use config::Decrypt;
 use member::decryption::Decryption;
 use system::clock;
@@ -121,7 +121,7 @@ impl Agent {
                 tokio::select! {
                     () = &mut pause => break,
                     _ = stop.changed() => return self.state.tasks.stop().await,
-                    Some(event) = self.inbox.recv() => self.take_events(event),
+                    Some(event) = self.inbox.recv() => take_events(self, event),
                 }
             }
         }

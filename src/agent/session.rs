@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::connect::{Connector, Endpoint, Error, Requests, ServerConnection};
-use super::standing::{Agent, AgentStanding};
+use super::standing::{Agent, AgentStanding, take_events};
 use engine::MemberEvent;
 use model::id::Digest;
 use system::clock;
@@ -139,7 +139,7 @@ impl Agent {
                     fetched.and_then(|fetched| session.take_fetched(&mut self.state, fetched).map_err(unreadable))
                 }
                 Done::Event(event) => {
-                    self.take_events(event);
+                    take_events(self, event);
                     Ok(())
                 }
                 Done::Ready => {

@@ -34,15 +34,13 @@ pub(super) struct Agent {
     pub(super) standing: watch::Sender<AgentStanding>,
 }
 
-impl Agent {
-    /// Takes an event of a member's task, and those that wait behind it.
-    pub(super) fn take_events(&mut self, first: MemberEvent) {
-        let depth = self.metrics.channel_depth.get_or_create_owned(&ByChannel { channel: Channel::Members });
-        depth.set(i64::try_from(self.inbox.len()).unwrap_or(i64::MAX));
-        self.state.note(first);
-        while let Ok(event) = self.inbox.try_recv() {
-            self.state.note(event);
-        }
-        depth.set(0);
+/// Takes an event of a member's task, and those that wait behind it.
+pub(super) fn take_events(agent: &mut Agent, first: MemberEvent) {
+    let depth = agent.metrics.channel_depth.get_or_create_owned(&ByChannel { channel: Channel::Members });
+    depth.set(i64::try_from(agent.inbox.len()).unwrap_or(i64::MAX));
+    agent.state.note(first);
+    while let Ok(event) = agent.inbox.try_recv() {
+        agent.state.note(event);
     }
+    depth.set(0);
 }

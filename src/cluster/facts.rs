@@ -262,7 +262,7 @@ impl View {
                 }
                 Err(error) => {
                     note_failure(&mut self.claims_failed, &self.cluster, "clusterclaims", error, || {
-                        self.claims.forget()
+                        self.claims.forget();
                     })?;
                 }
             },

@@ -41,7 +41,7 @@ use system::clock;
 use system::fence::Fence;
 use system::instruction::{Instruction, Preview};
 use system::supervise::Supervisor;
-use system::telemetry::metrics::{ByOutcome, Metrics, Outcome};
+use system::telemetry::metrics::{ByOutcome, Channel, Metrics, Outcome};
 
 use super::members::MemberDeliveries;
 
@@ -241,7 +241,7 @@ impl Daemon {
             // While something waits, the loop also wakes up to store the time (`remember_time`).
             let pause = self.core.next_wake().map_or(FAR, |at| clock::until(at).min(REMEMBER_PAUSE));
             let wake_at = self.pace.next_decision(tokio::time::Instant::now() + pause);
-            self.measure_channels();
+            channels::measure(&self.metrics, self.channel_depths());
             tokio::select! {
                 // In this order, so that a stop is handled before any other event, and what may arrive without a pause comes last. Reports of
                 // members are also taken in after each other event.
@@ -304,6 +304,26 @@ impl Daemon {
     fn handle_source(&mut self, news: SourceEvent) {
         measure::count_poll(&self.metrics, &news);
         self.take_in(Event::Source(news));
+    }
+
+    /// Returns how many messages wait in each channel to the event loop.
+    ///
+    /// Those of members, of people's commands and of the bot's plans are not bounded: agents report while a lock is held, and the bot sends from
+    /// code that does not wait. A member's task reports at most every 50 ms, people have a connection for each command, and each bot has one
+    /// question at a time.
+    fn channel_depths(&self) -> [(Channel, usize); 10] {
+        [
+            (Channel::Source, self.news.len()),
+            (Channel::Members, self.events.len()),
+            (Channel::Hub, self.hub_reports.len()),
+            (Channel::Metrics, self.answers.len()),
+            (Channel::Configuration, self.config.len()),
+            (Channel::Questions, self.questions.len()),
+            (Channel::Commands, self.instructions.len()),
+            (Channel::Previews, self.previews.len()),
+            (Channel::Pushes, self.pushes.len()),
+            (Channel::Baselines, self.baselines.len()),
+        ]
     }
 
     /// Executes a command: the answer is sent when the change is stored, and the next decision acts on it.

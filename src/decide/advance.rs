@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::objects::stays;
+use super::standing::commit_of;
 use super::{Pass, evaluate};
 use crate::rollout::staged::{Seen, Situation, Step, advance, catch_up, owes, reached, record_replies};
 use crate::rollout::{Health, Limits, MaxFailures, Readiness};
@@ -227,7 +228,7 @@ impl Pass<'_> {
         let stage = run.stages.iter().find(|of_run| Some(of_run.name.as_str()) == stage);
         facts["digest"] = json!(stage.map(|stage| &stage.digest));
         facts["snapshot"] = json!(run.snapshot());
-        facts["commit"] = json!(run.snapshot().and_then(|index| self.commit_of(index)));
+        facts["commit"] = json!(run.snapshot().and_then(|index| commit_of(&self.state, index)));
     }
 
     /// Returns the binding names of clusters: of the picked bindings that are not being removed.

@@ -60,9 +60,11 @@ use self::given_up::given_up;
 use self::guard::Guarded;
 pub use self::guard::{is_guarded, only_reports};
 pub use self::pass::Pass;
+use self::progress::{DueEntries, progress_since};
 use self::rolling::evaluate;
-use self::standing::Standing;
+use self::standing::{Standing, changes_since};
 use self::state::{FleetState, PlacementState};
+use self::warnings::warnings;
 use self::works::Orders;
 use crate::status::rollup::placement_conditions;
 use model::api::condition::{ConditionStatus, find_condition};
@@ -120,7 +122,9 @@ pub fn decide(state: PlacementState, fleet: &FleetState, now: Timestamp) -> Deci
         pass.state.record.error.get_or_insert(why);
     }
     pass.conclude();
-    pass.note_standing(&stood);
+    for (event, facts) in changes_since(&stood, &pass.state) {
+        pass.note(event, None, facts);
+    }
     forget.extend(followed.left);
     pass.state.given_up = Arc::new(given_up(&pass.state, &pass.lost, fleet));
     debug_assert_eq!(violation(DECIDED, before, &pass.state.record, &pass.journal), None);
@@ -252,12 +256,19 @@ impl Pass<'_> {
         self.forget_rendered();
         let leaving = self.state.bindings().filter(|b| b.deleting && self.is_kept_whole(&b.cluster));
         self.state.record.handing_over = leaving.map(|binding| binding.cluster.clone()).collect();
-        self.warn();
+        if let Some(warnings) = warnings(&self.state, self.fleet) {
+            self.state.record.warnings = warnings;
+        }
         self.note_behind();
         let bindings = self.state.shared_bindings();
         let conditions = placement_conditions(&self.state.view(&bindings, self.fleet, self.now));
         let before = std::mem::replace(&mut self.state.record.conditions, conditions);
-        self.note_progress(&before);
+        if let Some(DueEntries { snapshot, new, written }) = progress_since(&before, &self.state) {
+            for event in new {
+                self.note(event, None, json!({"snapshot": snapshot}));
+            }
+            self.state.record.journaled = Some((snapshot, written));
+        }
         self.forget_snapshots();
     }
 }

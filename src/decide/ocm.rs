@@ -403,8 +403,7 @@ fn begin(key: &Key, wish: &Wish, before: Option<&OcmPlacementRecord>, now: Times
     record
 }
 
-fn entry(key: &Key, at: Timestamp, event: JournalKind, facts: serde_json::Value) -> JournalEntry {
-    let mut facts = facts;
+fn entry(key: &Key, at: Timestamp, event: JournalKind, mut facts: serde_json::Value) -> JournalEntry {
     facts["ocmPlacement"] = json!(key.to_string());
     JournalEntry { at, event, placement: None, cluster: None, facts }
 }

@@ -1,8 +1,6 @@
 //! Journal entries about a rollout: each step once.
 
-use serde_json::json;
-
-use super::Pass;
+use super::state::PlacementState;
 use model::api::condition::{Condition, ConditionStatus, find_condition};
 use model::api::placement::StrategyType;
 use model::conditions::ConditionType;
@@ -20,39 +18,44 @@ const PROGRESS_EVENTS: [(ConditionType, JournalKind); 5] = [
     (ConditionType::Available, JournalKind::PlacementRolloutCompleted),
 ];
 
-impl Pass<'_> {
-    /// Writes entries for conditions that have become true: in order, and each once per rollout. A rollout starts with a
-    /// snapshot, and when clusters join.
-    pub(super) fn note_progress(&mut self, before: &[Condition]) {
-        let namespaced = self.state.record.key.namespace.is_some();
-        let holds = |conditions: &[Condition], type_: &ConditionType| {
-            find_condition(conditions, &type_.on_placement(namespaced))
-                .is_some_and(|c| c.status == ConditionStatus::True)
-        };
-        let record = &self.state.record;
-        let Some(snapshot) = self.reported_snapshot() else { return };
-        let first = &PROGRESS_EVENTS[0].0;
-        let now = &record.conditions;
-        let begins = holds(now, first) && !holds(before, first);
-        let written = record.journaled.filter(|(of, _)| *of == snapshot && !begins).map_or(0, |(_, written)| written);
-        let new = PROGRESS_EVENTS[written..].iter().take_while(|(type_, _)| holds(now, type_)).count();
-        for (_, event) in &PROGRESS_EVENTS[written..written + new] {
-            self.note(event.clone(), None, json!({"snapshot": snapshot}));
-        }
-        if written + new > 0 {
-            self.state.record.journaled = Some((snapshot, written + new));
-        }
-    }
+/// The entries about a rollout that are due, and how many of it there are then.
+pub(super) struct DueEntries {
+    /// The snapshot that is rolled out.
+    pub snapshot: u64,
+    /// What has become true, in order.
+    pub new: Vec<JournalKind>,
+    /// How many entries there are about this rollout, with the new ones.
+    pub written: usize,
+}
 
-    /// Returns the snapshot that the conditions describe: the one of the rolling update, or the one that all clusters of an
-    /// External placement are ordered to hold. `None` while they are ordered to hold several.
-    fn reported_snapshot(&self) -> Option<u64> {
-        let record = &self.state.record;
-        if record.spec.strategy.type_ != StrategyType::External {
-            return record.goal.or(self.state.newest().map(|newest| newest.index));
-        }
-        let mut assigned = self.state.bindings().filter(|b| b.state != BindingState::Unscheduled).map(|b| b.snapshot);
-        let first = assigned.next()??;
-        assigned.all(|index| index == Some(first)).then_some(first)
+/// Returns the entries for conditions that have become true: each once per rollout. A rollout starts with a snapshot, and when clusters join.
+pub(super) fn progress_since(before: &[Condition], state: &PlacementState) -> Option<DueEntries> {
+    let record = &state.record;
+    let snapshot = reported_snapshot(state)?;
+    let is_namespaced = record.key.namespace.is_some();
+    let first = &PROGRESS_EVENTS[0].0;
+    let begins = holds(&record.conditions, first, is_namespaced) && !holds(before, first, is_namespaced);
+    let known = record.journaled.filter(|(of, _)| *of == snapshot && !begins).map_or(0, |(_, written)| written);
+    let due = PROGRESS_EVENTS[known..].iter().take_while(|(type_, _)| holds(&record.conditions, type_, is_namespaced));
+    let new: Vec<JournalKind> = due.map(|(_, event)| event.clone()).collect();
+    let written = known + new.len();
+    (written > 0).then_some(DueEntries { snapshot, new, written })
+}
+
+/// Tells whether a condition of a placement is true.
+fn holds(conditions: &[Condition], type_: &ConditionType, is_namespaced: bool) -> bool {
+    let condition = find_condition(conditions, &type_.on_placement(is_namespaced));
+    condition.is_some_and(|condition| condition.status == ConditionStatus::True)
+}
+
+/// Returns the snapshot that the conditions describe: the one of the rolling update, or the one that all clusters of an
+/// External placement are ordered to hold. `None` while they are ordered to hold several.
+fn reported_snapshot(state: &PlacementState) -> Option<u64> {
+    let record = &state.record;
+    if record.spec.strategy.type_ != StrategyType::External {
+        return record.goal.or(state.newest().map(|newest| newest.index));
     }
+    let mut assigned = state.bindings().filter(|b| b.state != BindingState::Unscheduled).map(|b| b.snapshot);
+    let first = assigned.next()??;
+    assigned.all(|index| index == Some(first)).then_some(first)
 }

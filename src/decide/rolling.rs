@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Pass;
 use super::bindings::BindingEdit;
+use super::standing::commit_of;
 use super::state::Claims;
 use crate::rollout::{BindingView, Health, Heard, Limits, Readiness, Roll, health, roll};
 use crate::status::binding::settled_work;
@@ -298,7 +299,7 @@ impl Pass<'_> {
 
     /// Writes that the rollout returns from a snapshot to an earlier one.
     pub(super) fn note_rollback(&mut self, from: Option<u64>, to: u64, why: &str) {
-        let commit = from.and_then(|index| self.commit_of(index));
+        let commit = from.and_then(|index| commit_of(&self.state, index));
         let facts = json!({"from": from, "commit": commit, "to": to, "why": why});
         self.note(JournalKind::RolledBack, None, facts);
     }

@@ -73,7 +73,7 @@ impl Pass<'_> {
                 run.sequence = sequence;
             }
             run.refused = true;
-            run.message = why.to_owned();
+            why.clone_into(&mut run.message);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Pass;
+use super::state::PlacementState;
 use model::id::CommitId;
 use model::journal::JournalKind;
 use model::records::PlacementRecord;
@@ -25,39 +25,35 @@ impl Standing {
     }
 }
 
-impl Pass<'_> {
-    /// Writes what is different from how the rollout stood.
-    pub(super) fn note_standing(&mut self, before: &Standing) {
-        let record = &self.state.record;
-        let mut notes: Vec<(JournalKind, Value)> = Vec::new();
-        if let Some(gate) = record.closed_gate()
-            && !before.holds_deletions
-        {
-            // Its digest may change while clusters report: one entry for each change would be many for one question.
-            notes.push((JournalKind::DeletionsHeld, json!({"digest": gate.digest, "message": gate.reason})));
-        }
-        if let Some(why) = &record.halted
-            && !before.is_halted
-        {
-            let run = self.active_run().filter(|run| run.phase == RunPhase::Halted);
-            let of_run = run.and_then(RunRecord::snapshot);
-            let snapshot = of_run.or(record.goal).or_else(|| self.state.newest().map(|newest| newest.index));
-            let commit = snapshot.and_then(|index| self.commit_of(index));
-            let run = run.map(|run| &run.name);
-            let facts = json!({"run": run, "snapshot": snapshot, "commit": commit, "message": why});
-            notes.push((JournalKind::RolloutHalted, facts));
-        }
-        if let Some(index) = record.last_succeeded.filter(|index| before.succeeded != Some(*index)) {
-            let facts = json!({"snapshot": index, "commit": self.commit_of(index)});
-            notes.push((JournalKind::RolloutSucceeded, facts));
-        }
-        for (kind, facts) in notes {
-            self.note(kind, None, facts);
-        }
+/// Returns the entries about what is different from how the rollout stood before.
+pub(super) fn changes_since(before: &Standing, state: &PlacementState) -> Vec<(JournalKind, Value)> {
+    let record = &state.record;
+    let mut entries = Vec::new();
+    if let Some(gate) = record.closed_gate()
+        && !before.holds_deletions
+    {
+        // Its digest may change while clusters report: one entry for each change would be many for one question.
+        entries.push((JournalKind::DeletionsHeld, json!({"digest": gate.digest, "message": gate.reason})));
     }
+    if let Some(why) = &record.halted
+        && !before.is_halted
+    {
+        let run = state.runs.values().find(|run| run.frozen.is_some() && run.phase == RunPhase::Halted);
+        let of_run = run.and_then(RunRecord::snapshot);
+        let snapshot = of_run.or(record.goal).or_else(|| state.newest().map(|newest| newest.index));
+        let commit = snapshot.and_then(|index| commit_of(state, index));
+        let run = run.map(|run| &run.name);
+        let facts = json!({"run": run, "snapshot": snapshot, "commit": commit, "message": why});
+        entries.push((JournalKind::RolloutHalted, facts));
+    }
+    if let Some(index) = record.last_succeeded.filter(|index| before.succeeded != Some(*index)) {
+        let facts = json!({"snapshot": index, "commit": commit_of(state, index)});
+        entries.push((JournalKind::RolloutSucceeded, facts));
+    }
+    entries
+}
 
-    /// Returns the commit of a snapshot that is still recorded.
-    pub(super) fn commit_of(&self, index: u64) -> Option<&CommitId> {
-        self.state.snapshots.get(&index).map(|snapshot| &snapshot.commit)
-    }
+/// Returns the commit of a snapshot that is still recorded.
+pub(super) fn commit_of(state: &PlacementState, index: u64) -> Option<&CommitId> {
+    state.snapshots.get(&index).map(|snapshot| &snapshot.commit)
 }

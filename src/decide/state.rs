@@ -116,7 +116,6 @@ impl FleetState {
         let tenant = self.tenants.of(path).filter(|tenant| !tenant.approvers.is_empty());
         let tenant = tenant.map(|tenant| (tenant.path.as_str(), tenant.approvers.as_slice()));
         let folder = self.by_path.of(path);
-        let tenant = tenant;
         let deepest = folder.into_iter().chain(tenant).min_by_key(|(folder, _)| std::cmp::Reverse(folder.len()));
         deepest.map(|(_, approvers)| approvers)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Pass;
+use super::state::{FleetState, PlacementState};
 use crate::rollout::staged::IN_NO_STAGE_NAMED_MAX;
 use model::api::annotations::{CLUSTERS_IN_NO_STAGE, STAGED_UPDATE_STRATEGY};
 use model::api::placement::{PlacementType, StrategyType};
@@ -17,27 +17,21 @@ const CLUSTERS_MANY: usize = 1_000;
 /// Clusters of a policy that a warning names; the rest is counted.
 const NAMED_MAX: usize = 5;
 
-impl Pass<'_> {
-    /// Records the warnings. If this process has not selected anything yet, earlier warnings stay.
-    pub(super) fn warn(&mut self) {
-        let record = &self.state.record;
-        let inhabited: Vec<Warning> = self.state.others.inhabited.iter().map(inhabited).collect();
-        if record.removed {
-            self.state.record.warnings = inhabited;
-            return;
-        }
-        let Some(selected) = &self.state.memo.selected else { return };
-        let scheduled = self.state.policy().filter(|policy| policy.observed_generation == record.generation);
-        let clusters = &self.fleet.clusters;
-        let near = |name: &str| suggest(name, clusters.iter().map(|(name, _)| name.as_str())).map(str::to_owned);
-        let has_run = self.fleet.staged.runs(&record.key).next().is_some() || self.state.runs.values().next().is_some();
-        let mut warnings = found(record, scheduled, has_run, near);
-        warnings.extend(selected.warnings.iter().cloned());
-        warnings.extend(inhabited);
-        if self.state.record.warnings != warnings {
-            self.state.record.warnings = warnings;
-        }
+/// Returns the warnings about a placement; `None` where this process has not selected anything yet: earlier warnings stay.
+pub(super) fn warnings(state: &PlacementState, fleet: &FleetState) -> Option<Vec<Warning>> {
+    let record = &state.record;
+    let inhabited = state.others.inhabited.iter().map(inhabited);
+    if record.removed {
+        return Some(inhabited.collect());
     }
+    let selected = state.memo.selected.as_ref()?;
+    let scheduled = state.policy().filter(|policy| policy.observed_generation == record.generation);
+    let near = |name: &str| suggest(name, fleet.clusters.iter().map(|(name, _)| name.as_str())).map(str::to_owned);
+    let has_run = fleet.staged.runs(&record.key).next().is_some() || state.runs.values().next().is_some();
+    let mut warnings = found(record, scheduled, has_run, near);
+    warnings.extend(selected.warnings.iter().cloned());
+    warnings.extend(inhabited);
+    Some(warnings)
 }
 
 /// Says of a Namespace or a definition why it stays.

@@ -77,10 +77,10 @@ impl Core {
 
     /// Changes which agents may connect.
     fn change_agents(&self, command: &Command, person: &Person, now: Timestamp) -> Result<(Batch, Done), Refusal> {
-        let changed = self.persistence.change_agents(command, person, now)?;
-        let ops = changed.ops().map_err(|error| not_saved(&error))?;
-        let changes = vec![BatchChange::AgentTokens(Arc::new(changed.tokens))];
-        Ok((Batch { ops, changes, ..Batch::default() }, changed.done))
+        let agents = self.persistence.change_agents(command, person, now)?;
+        let ops = agents.ops().map_err(|error| not_saved(&error))?;
+        let changes = vec![BatchChange::AgentTokens(Arc::new(agents.tokens))];
+        Ok((Batch { ops, changes, ..Batch::default() }, agents.done))
     }
 
     /// Accepts a held tip, or continues with the accepted commit although the source was not read.

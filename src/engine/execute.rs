@@ -190,7 +190,8 @@ impl Execution<'_> {
     /// Retries failed clusters, and rolls out a held snapshot again.
     fn retry(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let key = &self.target.placement;
-        let (mut what, mut unasked) = (Vec::new(), Vec::new());
+        let mut what = Vec::new();
+        let mut unasked = Vec::new();
         let mut nothing = format!("nothing of {key} failed or is held");
         let is_external = pass.state.record.spec.strategy.type_ == StrategyType::External;
         let is_written = is_external && !pass.state.record.annotations.contains_key(STAGED_UPDATE_STRATEGY);
@@ -238,7 +239,7 @@ impl Execution<'_> {
         if let Some(run) = tried.and_then(|name| pass.state.runs.get_mut(&name)) {
             self.retry_run(run, &pass.fleet.servers, rules, &mut what, &mut unasked);
         } else if !is_external {
-            self.retry_rolling(pass, &mut what);
+            retry_rolling(pass, &mut what);
         }
         if what.is_empty() {
             let nothing = if unasked.is_empty() { nothing } else { unasked.join("; ") };
@@ -246,24 +247,6 @@ impl Execution<'_> {
         }
         what.extend(unasked);
         Ok(what.join("; "))
-    }
-
-    /// Tries the failed clusters of a rolling update again, and says which. Failures of clusters that left or recover no longer count.
-    fn retry_rolling(&self, pass: &mut Pass<'_>, what: &mut Vec<String>) {
-        let counted = pass.state.record.failed.take().map(|failed| failed.clusters).unwrap_or_default();
-        let failed = pass.failed_bindings();
-        for name in &failed {
-            pass.change(name, BindingEdit::TryAgain);
-        }
-        let failed: Vec<&str> =
-            failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.as_str())).collect();
-        let others: Vec<&str> = counted.iter().map(ClusterName::as_str).filter(|name| !failed.contains(name)).collect();
-        if !others.is_empty() {
-            what.push(format!("the failure of {} does not count any more", others.join(", ")));
-        }
-        if !failed.is_empty() {
-            what.push(tried_again(&failed, None));
-        }
     }
 
     /// Retries a run, and says what of it and whom it asks: what is done, and which checks still cannot be asked.
@@ -410,7 +393,8 @@ impl Execution<'_> {
     /// Tells whether a rollback may return to a snapshot: not to a held one, which only a retry rolls out, and not to the one
     /// it leaves.
     fn may_return(&self, pass: &Pass<'_>, current: Option<u64>, to: u64) -> Result<(), Refusal> {
-        let (key, state) = (&self.target.placement, &pass.state);
+        let key = &self.target.placement;
+        let state = &pass.state;
         let is_held =
             |held: &&HeldSnapshot| state.snapshots.get(&to).is_some_and(|snapshot| snapshot.hash == held.hash);
         if let Some(held) = state.record.held.as_ref().filter(is_held) {
@@ -428,6 +412,24 @@ impl Execution<'_> {
             return Err(refusal(RefusalReason::NotPossible, message));
         }
         Ok(())
+    }
+}
+
+/// Tries the failed clusters of a rolling update again, and says which. Failures of clusters that left or recover no longer count.
+fn retry_rolling(pass: &mut Pass<'_>, what: &mut Vec<String>) {
+    let counted = pass.state.record.failed.take().map(|failed| failed.clusters).unwrap_or_default();
+    let failed = pass.failed_bindings();
+    for name in &failed {
+        pass.change(name, BindingEdit::TryAgain);
+    }
+    let failed: Vec<&str> =
+        failed.iter().filter_map(|name| Some(pass.state.bindings.get(name)?.cluster.as_str())).collect();
+    let others: Vec<&str> = counted.iter().map(ClusterName::as_str).filter(|name| !failed.contains(name)).collect();
+    if !others.is_empty() {
+        what.push(format!("the failure of {} does not count any more", others.join(", ")));
+    }
+    if !failed.is_empty() {
+        what.push(tried_again(&failed, None));
     }
 }
 

@@ -161,7 +161,8 @@ fn approved(before: &PlacementState, after: &PlacementState) -> Vec<Measured> {
     }
     for (name, run) in after.runs.records() {
         let Some(known) = before.runs.records().get(name).filter(|known| !Arc::ptr_eq(known, run)) else { continue };
-        let (before, after) = (known.stages.iter().chain(&known.deletion), run.stages.iter().chain(&run.deletion));
+        let before = known.stages.iter().chain(&known.deletion);
+        let after = run.stages.iter().chain(&run.deletion);
         found.extend(before.zip(after).flat_map(|(known, stage)| approved_of(known, stage)));
     }
     found

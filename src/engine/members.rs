@@ -130,7 +130,7 @@ impl Members {
     pub(super) fn withdraw_order(&mut self, placement: &PlacementKey, cluster: ClusterName) -> Option<Effect> {
         self.sent.get_mut(placement)?.remove(&cluster)?;
         let command = MemberCommand::Forget(placement.clone());
-        self.tasks.contains_key(&cluster).then(|| Effect::Command(cluster, command))
+        self.tasks.contains_key(&cluster).then_some(Effect::Command(cluster, command))
     }
 
     /// Forgets a placement that is gone.

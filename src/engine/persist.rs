@@ -147,7 +147,8 @@ pub fn difference(old: Option<&PlacementState>, new: Option<&PlacementState>) ->
         (_, None) => ops.push(Op::Delete { key: records::placement_key(&key), expected: Expected::Any }),
     }
     let empty = PlacementState::new(old.or(new).expect("one of them was found").record.clone());
-    let (old, new) = (old.unwrap_or(&empty), new.unwrap_or(&empty));
+    let old = old.unwrap_or(&empty);
+    let new = new.unwrap_or(&empty);
     compare(&old.snapshots, &new.snapshots, |index| records::snapshot_key(&key, *index), same, &mut ops)?;
     compare(&old.policies, &new.policies, |index| records::policy_key(&key, *index), same, &mut ops)?;
     compare(&old.bindings, &new.bindings, |name| records::binding_key(&key, name), same, &mut ops)?;

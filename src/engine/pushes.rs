@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::batch::BatchChange;
 use super::{Batch, Core};
-use crate::store::records;
+use crate::store::records::cluster_key;
 use model::commands::{Refusal, RefusalReason};
 use model::id::ClusterName;
 use model::pushed::Push;
@@ -16,15 +16,15 @@ impl Core {
     /// Takes what machines push about clusters, each with the name of its token. Returns what is to be stored, and for each
     /// why it is not taken, if it is not: as with [`Core::decide`], the batch must come back before anything else is decided.
     pub fn push(&mut self, pushes: Vec<(Push, String)>, now: Timestamp) -> (Batch, Vec<Result<(), Refusal>>) {
-        let mut pushed = BTreeMap::new();
+        let mut records = BTreeMap::new();
         let mut answers = Vec::new();
         for (push, by) in pushes {
-            let record = self.pushed(&pushed, push, &by, now);
-            answers.push(record.map(|record| drop(pushed.insert(record.name.clone(), record))));
+            let record = self.pushed(&records, push, &by, now);
+            answers.push(record.map(|record| drop(records.insert(record.name.clone(), record))));
         }
         let mut batch = Batch::default();
-        for record in pushed.into_values() {
-            batch.write(records::cluster_key(&record.name), &record);
+        for record in records.into_values() {
+            batch.write(cluster_key(&record.name), &record);
             batch.changes.push(BatchChange::Pushed(Box::new(record)));
         }
         self.persistence.outstanding = true;

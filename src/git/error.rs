@@ -401,7 +401,7 @@ impl Error {
     }
 
     /// Says why there is no repository at a location.
-    pub(super) fn not_a_repository(location: &str, reason: impl ToString) -> Self {
+    pub(super) fn not_a_repository(location: &str, reason: &dyn std::fmt::Display) -> Self {
         Self::NotARepository { location: location.to_owned(), reason: reason.to_string() }
     }
 

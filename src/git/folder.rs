@@ -128,9 +128,9 @@ struct DiskLevel {
 impl DiskLevel {
     fn new(dir: &Path, excluded: &[PathBuf]) -> Result<Self, Error> {
         let location = dir.display().to_string();
-        let root = dir.canonicalize().map_err(|error| Error::not_a_repository(&location, error))?;
+        let root = dir.canonicalize().map_err(|error| Error::not_a_repository(&location, &error))?;
         if !root.is_dir() {
-            return Err(Error::not_a_repository(&location, "it is not a folder"));
+            return Err(Error::not_a_repository(&location, &"it is not a folder"));
         }
         // An excluded folder that does not exist yet cannot be met.
         let excluded = excluded.iter().filter_map(|path| path.canonicalize().ok()).collect();

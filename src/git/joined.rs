@@ -144,11 +144,10 @@ mod tests {
 
     #[test]
     fn the_same_sources_are_the_same_commit_everywhere() {
-        let (one, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-        let (one, other) = (
-            JoinedRepository::open(one.path()).expect("it opens"),
-            JoinedRepository::open(other.path()).expect("it opens"),
-        );
+        let one = tempfile::tempdir().expect("a folder");
+        let other = tempfile::tempdir().expect("a folder");
+        let one = JoinedRepository::open(one.path()).expect("it opens");
+        let other = JoinedRepository::open(other.path()).expect("it opens");
         let sources = [source("platform", 'a'), source("shop", 'b')];
         let commit = one.join(&sources).expect("it is written");
         assert_eq!(other.join(&sources).expect("it is written"), commit);

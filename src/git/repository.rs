@@ -134,7 +134,7 @@ pub(super) fn normal_subtree(path: &str) -> Result<String, Error> {
 pub fn discover(dir: &Path) -> Result<(Reader, String), Error> {
     let location = dir.display().to_string();
     let dir = dir.canonicalize().map_err(Error::disk(dir))?;
-    let (found, _) = gix::discover::upwards(&dir).map_err(|error| Error::not_a_repository(&location, error))?;
+    let (found, _) = gix::discover::upwards(&dir).map_err(|error| Error::not_a_repository(&location, &error))?;
     let (git_dir, work_dir) = found.into_repository_and_work_tree_directories();
     let subtree = match work_dir.as_ref().and_then(|work| dir.strip_prefix(work.canonicalize().ok()?).ok()) {
         Some(path) => path.to_str().ok_or_else(|| Error::PathInvalid { path: path.display().to_string() })?.to_owned(),

@@ -310,14 +310,14 @@ fn away(spec: SourceSpec, state_dir: &Path, copies: &JoinedRepository) -> Result
 
 fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
     let path = PathBuf::from(&spec.location);
-    let metadata = std::fs::metadata(&path).map_err(|error| Error::not_a_repository(&spec.location, error))?;
+    let metadata = std::fs::metadata(&path).map_err(|error| Error::not_a_repository(&spec.location, &error))?;
     if !metadata.is_dir() {
-        return Err(Error::not_a_repository(&spec.location, "it is not a folder"));
+        return Err(Error::not_a_repository(&spec.location, &"it is not a folder"));
     }
     let bare = path.join("HEAD").is_file() && path.join("objects").is_dir() && path.join("refs").is_dir();
     if bare || path.join(".git").exists() {
         let reader = match Reader::open(&path, open_options([]), &spec.location, &spec.path) {
-            Err(Error::Repository { cause, .. }) => return Err(Error::not_a_repository(&spec.location, cause)),
+            Err(Error::Repository { cause, .. }) => return Err(Error::not_a_repository(&spec.location, &cause)),
             other => other?,
         };
         let local = Local { path, spec, state_dir: state_dir.to_owned(), reader };
@@ -330,7 +330,7 @@ fn open_path(spec: SourceSpec, state_dir: &Path) -> Result<SourceKind, Error> {
 /// Opens or creates the repository for the states of a folder.
 fn open_folder(spec: SourceSpec, state_dir: &Path) -> Result<FolderMirror, Error> {
     let dir = Path::new(&spec.location).canonicalize();
-    let dir = dir.map_err(|error| Error::not_a_repository(&spec.location, error))?;
+    let dir = dir.map_err(|error| Error::not_a_repository(&spec.location, &error))?;
     let kept = kept_dir(state_dir, "folders", &dir.to_string_lossy());
     let (reader, damage) = heal::open(&kept, &open_options([]), &spec.location, &spec.path)?;
     let mut excluded = spec.excluded;
@@ -382,7 +382,7 @@ impl Local {
     fn reopen(&mut self) -> Result<(), Error> {
         self.reader = match Reader::open(&self.path, open_options([]), &self.spec.location, &self.spec.path) {
             Err(Error::Repository { cause, .. }) => {
-                return Err(Error::not_a_repository(&self.spec.location, cause));
+                return Err(Error::not_a_repository(&self.spec.location, &cause));
             }
             other => other?,
         };

@@ -218,7 +218,8 @@ mod tests {
     #[test]
     fn what_can_be_tried_names_the_gate_that_waits() {
         let path = Path::new("/demo/gitfleet.yaml");
-        let (none, all) = (invitation(path, 0), invitation(path, CHANGES));
+        let none = invitation(path, 0);
+        let all = invitation(path, CHANGES);
         assert!(all.contains("export GITFLEET_CONFIG=/demo/gitfleet.yaml\n"), "{all}");
         assert!(all.contains(" approve search-1 staging\n") && !none.contains(" approve "), "{all}{none}");
     }

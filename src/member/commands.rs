@@ -29,14 +29,14 @@ pub struct CommandReceiver(mpsc::UnboundedReceiver<WaitingCommand>);
 #[derive(Debug)]
 struct WaitingCommand {
     command: MemberCommand,
-    _place: Place,
+    _counted: CountedCommand,
 }
 
 /// Counts one command in the depth of the channel until it is received, or dropped with the channel.
 #[derive(Debug)]
-struct Place(Arc<Metrics>);
+struct CountedCommand(Arc<Metrics>);
 
-impl Drop for Place {
+impl Drop for CountedCommand {
     fn drop(&mut self) {
         self.0.channel_depth.get_or_create(&DEPTH).dec();
     }
@@ -55,7 +55,7 @@ impl CommandSender {
     /// The receiver is gone; the command comes back.
     pub(crate) fn send(&self, command: MemberCommand) -> Result<(), SendError<MemberCommand>> {
         self.metrics.channel_depth.get_or_create(&DEPTH).inc();
-        let waiting = WaitingCommand { command, _place: Place(Arc::clone(&self.metrics)) };
+        let waiting = WaitingCommand { command, _counted: CountedCommand(Arc::clone(&self.metrics)) };
         self.commands.send(waiting).map_err(|SendError(unsent)| SendError(unsent.command))
     }
 }

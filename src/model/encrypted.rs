@@ -427,7 +427,8 @@ mod tests {
 
     #[test]
     fn digests_need_the_key_and_differ_by_purpose() {
-        let (one, two) = (DigestKey::new([1; 32]), DigestKey::new([2; 32]));
+        let one = DigestKey::new([1; 32]);
+        let two = DigestKey::new([2; 32]);
         assert_eq!(one.source_digest(b"value"), one.source_digest(b"value"));
         assert_ne!(one.source_digest(b"value"), two.source_digest(b"value"));
         let member = one.member_digest(b"value");

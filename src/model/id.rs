@@ -338,7 +338,8 @@ mod tests {
             name: name.into(),
         };
         let definition = |name: &str| key("apiextensions.k8s.io", "CustomResourceDefinition", "", name);
-        let (namespace, secret) = (key("", "Namespace", "", "n"), key("", "Secret", "n", "s"));
+        let namespace = key("", "Namespace", "", "n");
+        let secret = key("", "Secret", "n", "s");
         let custom = |kind: &str| key("example.com", kind, "n", "x");
         let rows = [
             ("in the Namespace", secret.clone(), &namespace, true),

@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn each_placement_that_can_go_gets_an_eviction() {
         let case = Case::of(&["east"]);
-        let (record, binding) = (case.record.clone(), Binding::clone(&case.bindings[0]));
+        let record = case.record.clone();
+        let binding = Binding::clone(&case.bindings[0]);
         let found =
             |record: &PlacementRecord, binding: &Binding| drain([(record, binding)], &"east".into(), &"c".into());
         let plain = found(&record, &binding);

@@ -350,7 +350,9 @@ mod tests {
         );
         let capabilities =
             Capabilities { kube_version: Some("v1.34.0".into()), api_versions: vec!["a/v1".into(), "b/v1/C".into()] };
-        let (chart, name, namespace) = ("web".into(), "shop".into(), "web".into());
+        let chart = "web".into();
+        let name = "shop".into();
+        let namespace = "web".into();
         let release = Release { chart, name, namespace, values: Vec::new(), capabilities };
         let arguments = Job::Chart { release: &release, values: None }.arguments().join(" ");
         let wanted =

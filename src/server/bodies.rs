@@ -84,9 +84,12 @@ mod tests {
     #[tokio::test]
     async fn a_burst_of_large_bodies_holds_no_more_than_its_bytes() {
         let bodies = Bodies::new(BODY);
-        let (begun, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let begun = Arc::new(AtomicUsize::new(0));
+        let most = Arc::new(AtomicUsize::new(0));
         let one = |declared: bool| {
-            let (bodies, begun, most) = (bodies.clone(), Arc::clone(&begun), Arc::clone(&most));
+            let bodies = bodies.clone();
+            let begun = Arc::clone(&begun);
+            let most = Arc::clone(&most);
             async move {
                 let count = Arc::clone(&begun);
                 // Counts from its first byte until it was read.

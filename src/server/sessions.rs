@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn a_session_ends_with_its_time_with_its_owner_and_for_the_next_of_too_many() {
-        let (sessions, begin) = (Sessions::new().expect("randomness"), Instant::now());
+        let sessions = Sessions::new().expect("randomness");
+        let begin = Instant::now();
         let opened = |owner, at| sessions.open(owner, owner == "ann", at).expect("randomness");
         let ann = opened("ann", begin);
         assert_eq!(
@@ -126,7 +127,8 @@ mod tests {
         assert!(sessions.find(&eve, begin).is_some(), "it was opened with the other token");
         sessions.close_of("eve", false);
         assert_eq!(sessions.find(&eve, begin), None);
-        let (late, end) = (begin + (SESSION_TIME / 2), begin + SESSION_TIME);
+        let late = begin + (SESSION_TIME / 2);
+        let end = begin + SESSION_TIME;
         let cat = opened("cat", late);
         assert!(sessions.find(&ann, late).is_some());
         assert_eq!(sessions.find(&ann, end), None);
@@ -140,7 +142,8 @@ mod tests {
 
     #[test]
     fn a_form_is_for_one_person_and_one_process() {
-        let (one, other) = (Sessions::new().expect("randomness"), Sessions::new().expect("randomness"));
+        let one = Sessions::new().expect("randomness");
+        let other = Sessions::new().expect("randomness");
         let token = one.form_token("ann");
         assert!(one.is_form_of("ann", &token));
         for (sessions, name, token) in [(&one, "ben", token.as_str()), (&other, "ann", &token), (&one, "ann", "")] {

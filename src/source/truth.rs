@@ -47,8 +47,8 @@ pub(super) fn by_element(keys: Vec<TruthKey>) -> BTreeMap<usize, Vec<TruthKey>> 
     let mut sorted: BTreeMap<usize, Vec<TruthKey>> = BTreeMap::new();
     for mut key in keys {
         let mut path = key.path.into_iter();
-        let (items, position) =
-            (path.next(), path.next().and_then(|step| step.strip_prefix('[')?.strip_suffix(']')?.parse().ok()));
+        let items = path.next();
+        let position = path.next().and_then(|step| step.strip_prefix('[')?.strip_suffix(']')?.parse().ok());
         if let (Some("items"), Some(position)) = (items.as_deref(), position) {
             key.path = path.collect();
             sorted.entry(position).or_default().push(key);

@@ -312,7 +312,9 @@ mod tests {
         let fleet = fleet(&["a", "a-b", "b"], &case);
         let filter = ListFilter::default();
         for limit in [None, Some(1), Some(7), Some(90), Some(1000)] {
-            let (mut after, mut seen, mut pages) = (None, Vec::new(), 0);
+            let mut after = None;
+            let mut seen = Vec::new();
+            let mut pages = 0;
             loop {
                 let page = works(&fleet, &filter, &ListPart { limit, after: after.take() }, at(60));
                 assert!(page.items.len() <= limit.unwrap_or(PAGE_ITEMS));

@@ -298,7 +298,8 @@ mod tests {
 
     #[test]
     fn clusters_are_in_one_state() {
-        let (online, mut offline) = (cluster("east", true), cluster("west", false));
+        let online = cluster("east", true);
+        let mut offline = cluster("west", false);
         offline.answered = true;
         let mut never = offline.clone();
         never.answered = false;

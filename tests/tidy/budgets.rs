@@ -12,16 +12,16 @@ const BUDGETS: &[Budget] = &[
     ("packages of others in Cargo.lock", 641, packages, "look for a feature to turn off or a library to do without"),
     (
         "lines of shipped code in src, without comments and blank lines",
-        99_040,
+        101_830,
         lines,
         "look for code that is there already",
     ),
-    ("words of the documentation", 109_960, documented, "say it once, and link to it; take out what no reader needs"),
-    ("`pub` items in src", 3472, public, "take the `pub` from what no other crate and no other file names"),
-    ("closures with a name in src", 1377, closures, "write a function or a method with that name"),
-    ("`let (a, b) = (x, y);` in src", 424, tuple_lets, "write a `let` for each"),
-    ("`.filter(|_| condition)` in src", 229, blind_filters, "write an `if`"),
-    ("files on circles in src", 269, circles::files_on_circles, "see tests/tidy/circles.rs"),
+    ("words of the documentation", 111_080, documented, "say it once, and link to it; take out what no reader needs"),
+    ("`pub` items in src", 3391, public, "take the `pub` from what no other crate and no other file names"),
+    ("closures with a name in src", 265, closures, "write a function or a method with that name"),
+    ("`let (a, b) = (x, y);` in src", 0, tuple_lets, "write a `let` for each"),
+    ("`.filter(|_| condition)` in src", 20, blind_filters, "write an `if`"),
+    ("files on circles in src", 236, circles::files_on_circles, "see tests/tidy/circles.rs"),
 ];
 
 /// How far below its limit a number may fall before the limit has to follow, in percent.

@@ -20,7 +20,8 @@ pub fn only_falls(list: &str, found: &BTreeMap<String, Vec<String>>, advice: &st
         }
     }
     none(&complaints, advice);
-    let fresh: String = found.iter().map(|(place, parts)| format!("{place} {}\n", parts.len())).collect();
+    let lines = found.iter().map(|(place, parts)| format!("{place} {}", parts.len()));
+    let fresh = lines.collect::<Vec<_>>().join("\n") + "\n";
     if std::env::var_os("UPDATE").is_some() {
         fs::write(&path, &fresh).unwrap();
         return;

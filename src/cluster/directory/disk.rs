@@ -143,7 +143,8 @@ mod tests {
         runtime().block_on(async { drop(futures::poll!(std::pin::pin!(Arc::clone(&disk).sync(file())))) });
         runtime().block_on(Arc::clone(&disk).sync(file())).unwrap();
         // Dropped while a file of another runtime waits for it, too.
-        let (first, second) = (runtime(), runtime());
+        let first = runtime();
+        let second = runtime();
         first.block_on(async { drop(futures::poll!(std::pin::pin!(Arc::clone(&disk).sync(file())))) });
         let mut waits = Box::pin(Arc::clone(&disk).sync(file()));
         second.block_on(async { assert!(futures::poll!(&mut waits).is_pending()) });

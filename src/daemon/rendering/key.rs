@@ -93,7 +93,9 @@ mod tests {
     }
 
     fn chart(release: Release) -> RenderedFolder {
-        let (path, marker, reads) = ("web".to_owned(), "web/Chart.yaml".to_owned(), BTreeSet::new());
+        let path = "web".to_owned();
+        let marker = "web/Chart.yaml".to_owned();
+        let reads = BTreeSet::new();
         RenderedFolder { path, marker, release: Some(release), reads }
     }
 

@@ -222,7 +222,9 @@ mod tests {
             values: Vec::new(),
             capabilities: Capabilities::default(),
         });
-        let (path, marker, reads) = (path.to_owned(), String::new(), BTreeSet::new());
+        let path = path.to_owned();
+        let marker = String::new();
+        let reads = BTreeSet::new();
         let folder = RenderedFolder { path, marker, release, reads };
         let files = Arc::from([(Arc::from("web/a.yaml"), BlobId::from("a"))]);
         WantedFolder { folder: Arc::new(folder), files, values: None, key: key.to_owned() }

@@ -163,7 +163,8 @@ pub(super) fn waiting_gate(of: &PlacementState, target: &CommandTarget) -> Optio
         let clusters: Vec<ClusterName> = gate.deletions.keys().chain(&gate.leaving).cloned().collect();
         let objects: usize = gate.deletions.values().map(BTreeSet::len).sum();
         let opens = format!("{objects} objects on {} clusters are deleted or left: {}", clusters.len(), gate.reason);
-        let (name, stage) = (of.word(), DELETION_GATE.to_owned());
+        let name = of.word();
+        let stage = DELETION_GATE.to_owned();
         return Some(WaitingGate { name, stage, digest: gate.digest.clone(), clusters, opens, snapshot: None });
     }
     let run = of.runs.get(target.run.as_ref()?).filter(|run| !run.phase.is_final() && !of.record.removed)?;
@@ -196,7 +197,8 @@ fn until(of: &PlacementState, run: &RunRecord) -> Option<String> {
 }
 
 fn opens(waiting: &StageRecord, next: &StageRecord) -> String {
-    let (count, at_once) = (next.remaining().count(), next.max_concurrency);
+    let count = next.remaining().count();
+    let at_once = next.max_concurrency;
     let clusters = if count == 1 { "1 cluster".to_owned() } else { format!("{count} clusters, {at_once} at once") };
     if waiting.name == next.name {
         format!("stage {} begins: {clusters}", next.name)
@@ -239,7 +241,8 @@ impl Execution<'_> {
         let approved = staged::approve(&mut run, &at, self.person, self.command, &self.policy, self.now);
         // The run's own name may be that of something else.
         let approved = approved.map_err(|refused| {
-            let (bare, line) = (format!("gitfleet retry {}", at.run), self.line(&pass.state, Verb::Retry));
+            let bare = format!("gitfleet retry {}", at.run);
+            let line = self.line(&pass.state, Verb::Retry);
             Refusal { message: refused.message.replace(&bare, &line), ..refused }
         })?;
         let digest = run.stages.iter().find(|stage| stage.name == at.stage).map(|stage| stage.digest.clone());
@@ -262,7 +265,8 @@ impl Execution<'_> {
     pub(super) fn reject(&self, pass: &mut Pass<'_>) -> Result<String, Refusal> {
         let (mut run, at) = self.gate(&pass.state)?;
         staged::reject(&mut run, &at, self.person, self.command, self.now)?;
-        let (snapshot, message) = (run.snapshot(), run.message.clone());
+        let snapshot = run.snapshot();
+        let message = run.message.clone();
         let is_rollback = matches!(run.cause, RunCause::Rollback { .. });
         pass.state.runs.insert(run);
         // A rejected rollback does not hold the snapshot it would return to; the snapshot it would leave stays held.
@@ -313,7 +317,8 @@ impl Execution<'_> {
             message: self.command.message.clone(),
         });
         let voices = u32::try_from(gate.approvals.len()).unwrap_or(u32::MAX);
-        let (digest, opened) = (gate.digest.clone(), voices >= rules.required);
+        let digest = gate.digest.clone();
+        let opened = voices >= rules.required;
         let shown = digest.short();
         let what = if gate.deletions.is_empty() { "clusters that left" } else { "deletions" };
         gate.opened_at = opened.then_some(self.now);

@@ -59,8 +59,10 @@ mod tests {
         let key = PlacementKey::cluster_scoped("web");
         let none: &[String] = &[];
         let ann = ["user:ann".to_owned()];
-        let (own, other) = ((&key, Some("user:ann"), none), (&key, Some("user:bob"), none));
-        let (owned, plain) = ((&key, None, ann.as_slice()), (&key, None, none));
+        let own = (&key, Some("user:ann"), none);
+        let other = (&key, Some("user:bob"), none);
+        let owned = (&key, None, ann.as_slice());
+        let plain = (&key, None, none);
         let writer = || person(Permission::Write, None);
         // who, what, the gates, a word of why not
         let rows = [

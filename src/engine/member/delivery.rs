@@ -182,7 +182,8 @@ pub(super) fn progress_of(order: &WorkOrder, reported: &WorkStatus) -> Progress 
     // A first report lists what the member holds before it gets orders; such a report says nothing about single objects. One about a
     // removal names none, and what is taken back then was known before.
     let mut progress = Progress { is_reported: reported.generation > 0, ..Progress::default() };
-    let (mut attempts, mut baselines) = (Vec::new(), Vec::new());
+    let mut attempts = Vec::new();
+    let mut baselines = Vec::new();
     for (position, status) in reported.manifests.iter().enumerate() {
         let Some(manifest) = &status.manifest else { continue };
         let key = key(position, &status.id);

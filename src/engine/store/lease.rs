@@ -159,7 +159,8 @@ impl MemoryLeases {
 
 impl Leases for MemoryLeases {
     fn take(&self, holder: &Holder, length: Duration) -> Result<Taken> {
-        let (mut lease, now) = (self.lock(), self.now());
+        let mut lease = self.lock();
+        let now = self.now();
         let epoch = match &*lease {
             Some((holder, epoch, end)) if *end > now => {
                 return Ok(Taken::No(Lease { holder: holder.clone(), epoch: *epoch, left: *end - now }));

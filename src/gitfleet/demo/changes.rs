@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_goal_is_reached_with_its_own_commit() {
-        let (old, new) = (CommitId::new("a".repeat(40)), CommitId::new("b".repeat(40)));
+        let old = CommitId::new("a".repeat(40));
+        let new = CommitId::new("b".repeat(40));
         let row = |name: &str, commit: &CommitId, state| PlacementRow {
             placement: name.parse().expect("a name"),
             snapshot: Some(0),

@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn equal_values_are_one_while_somebody_holds_them() {
         let pool: Pool<[u8]> = Pool::new();
-        let (one, other) = (pool.share(vec![1, 2]), pool.share(vec![1, 2]));
+        let one = pool.share(vec![1, 2]);
+        let other = pool.share(vec![1, 2]);
         assert!(Arc::ptr_eq(&one, &other));
         assert!(!Arc::ptr_eq(&one, &pool.share(vec![1])));
         drop((one, other));

@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn a_fragment_is_shared_for_a_moment_and_only_so_many_are_kept() {
-        let (recent, now) = (RecentFragments::default(), Instant::now());
+        let recent = RecentFragments::default();
+        let now = Instant::now();
         let key = |number: usize| FragmentKey {
             version: 1,
             address: format!("/?page={number}"),

@@ -246,8 +246,10 @@ mod tests {
         let list = format!("[{}1]", "1, ".repeat(PART_BYTES_MIN));
         let record =
             |number: u64| format!(r#"{{"inventory":{list},"number":{number}, "manifests" : {list} ,"last":1}}"#);
-        let (one, other) = (record(1), record(2));
-        let (one, other) = (packed(one.as_bytes()), packed(other.as_bytes()));
+        let one = record(1);
+        let other = record(2);
+        let one = packed(one.as_bytes());
+        let other = packed(other.as_bytes());
         assert_eq!(one.parts, [(id(list.as_bytes()), list.as_bytes()); 2]);
         assert_eq!(parts_of(&one.bytes).collect::<Vec<_>>(), parts_of(&other.bytes).collect::<Vec<_>>());
         assert_eq!(again(&one), record(1).as_bytes());

@@ -89,7 +89,8 @@ pub(super) fn create(transaction: &WriteTransaction) -> Result<(), RawError> {
 #[cfg(test)]
 pub(super) fn count(transaction: &ReadTransaction) -> Result<u64, RawError> {
     use redb::ReadableTableMetadata as _;
-    let (parts, uses) = (transaction.open_table(PARTS)?.len()?, transaction.open_table(PART_USES)?.len()?);
+    let parts = transaction.open_table(PARTS)?.len()?;
+    let uses = transaction.open_table(PART_USES)?.len()?;
     assert_eq!(parts, uses);
     Ok(parts)
 }

@@ -25,10 +25,6 @@ pub const FILTER_VARIABLE: &str = "GITFLEET_LOG";
 mod json;
 mod sentence;
 
-/// The field with the facts of an entry of the journal: a JSON object, as text. `tracing` has no fields of other types than text, numbers
-/// and booleans, and none whose names are known only when they are logged.
-const FACTS: &str = "facts";
-
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {

@@ -243,5 +243,5 @@ fn block(lines: &[Option<String>]) -> String {
 /// would add a character that is copied with the command. A line with other characters than such commands have is left out.
 pub fn to_copy(lines: &[&str]) -> String {
     let plain = lines.iter().filter(|line| line.bytes().all(|b| b.is_ascii_alphanumeric() || b" /=.-".contains(&b)));
-    plain.map(|line| format!("\n```text\n{line}\n```\n")).collect()
+    plain.map(|line| ["\n```text\n", line, "\n```\n"].concat()).collect()
 }

@@ -192,9 +192,9 @@ fn choice(placed: &Placed, from: Option<u64>, to: u64, cluster: Option<&str>) ->
 
 /// Lists the objects that differ, each with its place in git.
 pub(super) fn objects(visit: &Visit, from: Option<&ResourceSnapshot>, to: &ResourceSnapshot) -> Markup {
-    let changes = compared(from, to);
+    let objects = compared(from, to);
     let [added, changed, removed] = [ObjectChange::Added, ObjectChange::Changed, ObjectChange::Removed]
-        .map(|wanted| changes.iter().filter(|(change, _)| *change == wanted).count());
+        .map(|wanted| objects.iter().filter(|(change, _)| *change == wanted).count());
     let before = HostedFiles::of(visit, &from.unwrap_or(to).commit);
     let after = HostedFiles::of(visit, &to.commit);
     html! {
@@ -202,12 +202,12 @@ pub(super) fn objects(visit: &Visit, from: Option<&ResourceSnapshot>, to: &Resou
             (added) " added, " (changed) " changed, " (removed) " removed; "
             (counted(to.resources.len(), "object")) " in all"
         }
-        @if !changes.is_empty() {
+        @if !objects.is_empty() {
             div.scroll tabindex="0" role="region" aria-label="Objects that differ" {
                 table {
                     thead { tr { th scope="col" { "change" } th scope="col" { "object" } th scope="col" { "file" } } }
                     tbody {
-                        @for (change, resource) in changes.iter().take(OBJECTS_MAX) {
+                        @for (change, resource) in objects.iter().take(OBJECTS_MAX) {
                             tr {
                                 td { (toned(change.words().1, change.words().0)) }
                                 th scope="row" { (said(&resource.id.to_string())) }
@@ -219,7 +219,7 @@ pub(super) fn objects(visit: &Visit, from: Option<&ResourceSnapshot>, to: &Resou
                 }
             }
         }
-        @if changes.len() > OBJECTS_MAX { p { "and " (counted(changes.len() - OBJECTS_MAX, "more object")) } }
+        @if objects.len() > OBJECTS_MAX { p { "and " (counted(objects.len() - OBJECTS_MAX, "more object")) } }
     }
 }
 

@@ -6,6 +6,7 @@ use super::badge::Tone;
 use super::sentence::sentence;
 use super::words::{cluster_link, placement_link, said, time, toned};
 use super::{HtmlPage, Section, Visit};
+use model::id::ClusterName;
 use model::records::JournalEntry;
 
 /// Entries of the journal that were found, the newest first.
@@ -48,7 +49,7 @@ impl EventsQuery {
 
     /// Tells whether it asks for an entry.
     pub fn takes(&self, entry: &JournalEntry) -> bool {
-        let cluster = entry.cluster.as_ref().map(|cluster| cluster.as_str());
+        let cluster = entry.cluster.as_ref().map(ClusterName::as_str);
         (self.placement.is_empty() || entry.concerns(&self.placement))
             && (self.cluster.is_empty() || cluster == Some(self.cluster.as_str()))
             && (!self.trouble || entry.is_warning())

@@ -29,7 +29,8 @@ const ELSEWHERE: [&str; 12] = [
 ];
 
 /// What is zero or absent where nothing waits and every member answers.
-const ZERO: [&str; 5] = [
+const ZERO: [&str; 6] = [
+    "gitfleet_channel_depth",
     "gitfleet_cluster_oldest_offline_timestamp_seconds",
     "gitfleet_rollout_gates_waiting",
     "gitfleet_rollout_oldest_gate_timestamp_seconds",

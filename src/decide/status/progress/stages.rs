@@ -131,14 +131,14 @@ fn gate_progress(view: &PlacementView, rules: ApprovalRules, run: &RunRecord, ga
 fn clusters(view: &PlacementView, stage: &StageRecord) -> Vec<ClusterProgress> {
     let mut lines = Vec::new();
     for cluster in &stage.clusters {
-        let (rank, state) = match cluster.phase {
+        let (place, progress) = match cluster.phase {
             ClusterPhase::Failed => (0, ProgressState::Failed),
             ClusterPhase::Updating => (1, ProgressState::Moving),
             ClusterPhase::Deferred => (2, ProgressState::Waiting),
             ClusterPhase::Pending | ClusterPhase::Succeeded | ClusterPhase::Skipped => continue,
         };
         let message = cluster.message.clone();
-        lines.push((rank, ClusterProgress { name: cluster.name.clone(), state, message }));
+        lines.push((place, ClusterProgress { name: cluster.name.clone(), state: progress, message }));
     }
     let mut lines = worst(lines);
     for line in &mut lines {

@@ -29,8 +29,8 @@ pub(super) fn open_gates(key: &PlacementKey, state: &PlacementState) -> Vec<Open
     let mut open = Vec::new();
     for run in state.runs.values() {
         for closed in closed_gates(run).into_iter().filter(ClosedGate::is_approval) {
-            let stage = closed.stage.name.clone();
-            open.push(OpenGate { placement: key.clone(), run: Some(run.name.clone()), stage });
+            let run = Some(run.name.clone());
+            open.push(OpenGate { placement: key.clone(), run, stage: closed.stage.name.clone() });
         }
     }
     if state.record.closed_gate().is_some() {

@@ -9,7 +9,9 @@ use tracing_subscriber::fmt::format::{Format, Json, Writer, format};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::FACTS;
+/// The field with the facts of an entry of the journal: a JSON object, as text. `tracing` has no fields of other types than text, numbers
+/// and booleans, and none whose names are known only when they are logged.
+pub(super) const FACTS: &str = "facts";
 
 /// One event, one JSON object with its fields; the facts of an entry of the journal are an object in it.
 pub(super) struct JsonLine(Format<Json>);
@@ -31,7 +33,7 @@ where
         }
         let mut line = String::new();
         self.0.format_event(context, Writer::new(&mut line), event)?;
-        let mut facts = Facts::default();
+        let mut facts = FactsText::default();
         event.record(&mut facts);
         let text = facts.0;
         // Only what is JSON: the line must be an object whatever is logged.
@@ -45,9 +47,9 @@ where
 
 /// The facts of an event; empty where it has none.
 #[derive(Default)]
-struct Facts(String);
+struct FactsText(String);
 
-impl Visit for Facts {
+impl Visit for FactsText {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == FACTS {
             self.0 = format!("{value:?}");

@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
-use super::FACTS;
+use super::json::FACTS;
 
 /// Faint, for what is seldom read.
 const DIM: &str = "\u{1b}[2m";
