@@ -20,8 +20,8 @@ pub fn only_falls(list: &str, found: &BTreeMap<String, Vec<String>>, advice: &st
         }
     }
     none(&complaints, advice);
-    let lines = found.iter().map(|(place, parts)| format!("{place} {}", parts.len()));
-    let fresh = lines.collect::<Vec<_>>().join("\n") + "\n";
+    let lines = found.iter().map(|(place, parts)| [place, " ", &parts.len().to_string(), "\n"].concat());
+    let fresh: String = lines.collect();
     if std::env::var_os("UPDATE").is_some() {
         fs::write(&path, &fresh).unwrap();
         return;
