@@ -18,7 +18,7 @@ use super::members::Members;
 use super::seal::digest_key;
 use super::session::Ended;
 pub use super::standing::AgentStanding;
-use crate::standing::{Agent, take_events};
+use crate::standing::{Agent, measure_events, take_events};
 use config::Decrypt;
 use member::decryption::Decryption;
 use system::clock;
@@ -118,6 +118,7 @@ impl Agent {
             let pause = tokio::time::sleep(delay.next().unwrap_or(RETRY_MAX));
             tokio::pin!(pause);
             loop {
+                measure_events(self);
                 tokio::select! {
                     () = &mut pause => break,
                     _ = stop.changed() => return self.state.tasks.stop().await,

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::connect::{Connector, Endpoint, Error, Requests, ServerConnection};
-use super::standing::{Agent, AgentStanding, take_events};
+use super::standing::{Agent, AgentStanding, measure_events, take_events};
 use engine::MemberEvent;
 use model::id::Digest;
 use system::clock;
@@ -96,6 +96,7 @@ impl Agent {
     ) -> Ended {
         let mut under_way = UnderWay::default();
         loop {
+            measure_events(self);
             if let Some(reports) = session.post(&mut self.state, clock::uptime()) {
                 under_way.posting = Some(post(line.requests.clone(), reports).boxed());
             }

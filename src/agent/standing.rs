@@ -36,11 +36,14 @@ pub(super) struct Agent {
 
 /// Takes an event of a member's task, and those that wait behind it.
 pub(super) fn take_events(agent: &mut Agent, first: MemberEvent) {
-    let depth = agent.metrics.channel_depth.get_or_create_owned(&ByChannel { channel: Channel::Members });
-    depth.set(i64::try_from(agent.inbox.len()).unwrap_or(i64::MAX));
     agent.state.note(first);
     while let Ok(event) = agent.inbox.try_recv() {
         agent.state.note(event);
     }
-    depth.set(0);
+}
+
+/// Notes how many events of members' tasks wait.
+pub(super) fn measure_events(agent: &Agent) {
+    let depth = agent.metrics.channel_depth.get_or_create_owned(&ByChannel { channel: Channel::Members });
+    depth.set(i64::try_from(agent.inbox.len()).unwrap_or(i64::MAX));
 }

@@ -283,7 +283,7 @@ impl Poller {
     /// Decides whether a new tip may be accepted.
     fn consider(&mut self, index: usize, tip: CommitId) {
         let branch = &mut self.branches[index];
-        let _source = (!branch.name.is_empty()).then(|| tracing::error_span!("source", name = branch.name).entered());
+        let _source = (!branch.name.is_empty()).then(|| tracing::error_span!("source", source = branch.name).entered());
         let _commit = tracing::error_span!("commit", commit = %tip.short()).entered();
         tracing::debug!("the branch has moved");
         match branch.may_accept(&tip, self.accepted_state) {

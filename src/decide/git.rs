@@ -18,12 +18,17 @@ use model::runs::{RunPhase, RunRecord, Runs};
 
 /// Returns the record of a placement as the accepted commit has it: its spec and annotations, and who may approve its rollouts.
 pub(super) fn followed(state: &PlacementState, fleet: &FleetState) -> PlacementRecord {
-    let record = with_owners(with_replaced(state.record.clone(), state, fleet), fleet);
-    let record = with_spec(record, fleet);
+    let mut record = state.record.clone();
+    record.replaced = still_counting(state, fleet);
+    let record = with_spec(with_owners(record, fleet), fleet);
     let of_file = fleet.owners_of(&record);
     let of_path = record.origin.as_ref().and_then(|origin| fleet.approvers_at(&origin.path));
     let approvers = if of_file.is_empty() { of_path } else { Some(of_file) }.map(|approvers| approvers.join(", "));
-    with_narrowed(PlacementRecord { approvers, digest_required: fleet.floor.digest, ..record }, &state.runs, fleet)
+    let mut record = PlacementRecord { approvers, digest_required: fleet.floor.digest, ..record };
+    let named = named_by_strategy(&record, &state.runs, fleet);
+    record.narrowed = named.narrowed;
+    record.replaced.extend(named.replaced);
+    record
 }
 
 /// Copies who owns its file from the accepted commit, and remembers who decided before. A removed placement keeps its owners: who
@@ -37,52 +42,57 @@ fn with_owners(mut record: PlacementRecord, fleet: &FleetState) -> PlacementReco
         owners: placement.owners.clone(),
         narrowed: record.narrowed.clone(),
     };
-    match old {
-        Some(old) if fleet.approving(&old) != fleet.approving(&new) => replaced(record, old, fleet),
-        _ => record,
+    if let Some(old) = old
+        && fleet.approving(&old) != fleet.approving(&new)
+    {
+        let replaced = replaced(&record, old, fleet);
+        record.replaced.extend(replaced);
     }
+    record
 }
 
-/// Copies whom the strategy names from the accepted commit, and remembers who decided before. Where there is no strategy any more those
-/// before still decide about what waits.
-pub(super) fn with_narrowed(mut record: PlacementRecord, runs: &Runs, fleet: &FleetState) -> PlacementRecord {
-    let narrowed = narrowed(&record, runs, fleet).map(str::to_owned);
-    let old = ownership(&record);
-    let known = std::mem::replace(&mut record.narrowed, narrowed);
-    match old {
-        Some(old) if known.is_some() && known != record.narrowed => replaced(record, old, fleet),
-        _ => record,
-    }
+/// Whom the strategy of a placement names as approvers.
+pub(super) struct NamedByStrategy {
+    /// They; absent means no restriction.
+    pub narrowed: Option<String>,
+    /// Who decided before, where that is another list.
+    pub replaced: Option<ReplacedOwnership>,
 }
 
-/// Forgets who decided before a commit that is rolled out, where another one is accepted. At the end of a decision, too: before the
-/// next one a person may begin another rollout, and those would have to agree to that.
-pub(super) fn with_replaced(
-    mut record: PlacementRecord,
-    state: &PlacementState,
-    fleet: &FleetState,
-) -> PlacementRecord {
+/// Returns whom the strategy names in the accepted commit. Where there is no strategy any more those before still decide about what waits.
+pub(super) fn named_by_strategy(record: &PlacementRecord, runs: &Runs, fleet: &FleetState) -> NamedByStrategy {
+    let narrowed = narrowed(record, runs, fleet).map(str::to_owned);
+    let replaced = match ownership(record) {
+        Some(old) if record.narrowed.is_some() && record.narrowed != narrowed => replaced(record, old, fleet),
+        _ => None,
+    };
+    NamedByStrategy { narrowed, replaced }
+}
+
+/// Returns who decided before and still counts: no more before a commit that is rolled out, where another one is accepted. Asked at the end
+/// of a decision, too: before the next one a person may begin another rollout, and those would have to agree to that.
+pub(super) fn still_counting(state: &PlacementState, fleet: &FleetState) -> Vec<ReplacedOwnership> {
     let commit = &fleet.tree.commit;
-    let is_settled = is_settled(&record, &state.runs);
+    let is_settled = is_settled(&state.record, &state.runs);
     let is_rolled_out = is_settled && newest_rollout_is_of(state, commit.as_ref());
-    record.replaced.retain(|replaced| replaced.by == *commit || !is_settled && !replaced.agreed);
+    let mut counting = state.record.replaced.clone();
+    counting.retain(|replaced| replaced.by == *commit || !is_settled && !replaced.agreed);
     // Whom the commit named decides about the next one, whatever begins before that. Not where another placement hands over: that may come
     // after the rollout.
     if is_rolled_out {
-        for own in record.replaced.iter_mut().filter(|replaced| is_own(replaced)) {
+        for own in counting.iter_mut().filter(|replaced| is_own(replaced)) {
             own.agreed = true;
         }
     }
-    record
+    counting
 }
 
-/// Keeps an ownership as one that still counts, where none does that is older.
-fn replaced(mut record: PlacementRecord, before: Ownership, fleet: &FleetState) -> PlacementRecord {
-    if record.generation > 0 && !record.replaced.iter().any(is_own) {
-        let by = fleet.tree.commit.clone();
-        record.replaced.push(ReplacedOwnership { before, by, agreed: false, from: None });
+/// Returns an ownership as one that still counts, where none does that is older.
+fn replaced(record: &PlacementRecord, before: Ownership, fleet: &FleetState) -> Option<ReplacedOwnership> {
+    if record.generation == 0 || record.replaced.iter().any(is_own) {
+        return None;
     }
-    record
+    Some(ReplacedOwnership { before, by: fleet.tree.commit.clone(), agreed: false, from: None })
 }
 
 /// Tells whether what a commit brought is rolled out with the consent of those who decided before it: its run has succeeded. A rollout

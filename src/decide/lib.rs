@@ -55,7 +55,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use self::bindings::BindingEdit;
-use self::git::{followed, with_narrowed, with_replaced};
+use self::git::{followed, named_by_strategy, still_counting};
 use self::given_up::given_up;
 use self::guard::Guarded;
 pub use self::guard::{is_guarded, only_reports};
@@ -167,12 +167,14 @@ impl Pass<'_> {
         let losing = self.take_guarded(&upcoming.0);
         let wake_at = self.roll();
         // A run that started may be of another strategy.
-        self.state.record = with_narrowed(self.state.record.clone(), &self.state.runs, self.fleet);
+        let named = named_by_strategy(&self.state.record, &self.state.runs, self.fleet);
+        self.state.record.narrowed = named.narrowed;
+        self.state.record.replaced.extend(named.replaced);
         // A rollback or a run that started changes the upcoming snapshots and who gets them, and so what clusters may keep.
         let new_upcoming = (self.upcoming_snapshots(), self.state.record.ignored.clone());
         let losing = if new_upcoming == upcoming { losing } else { self.take_guarded(&new_upcoming.0) };
         // The guard may have closed a gate.
-        self.state.record = with_replaced(self.state.record.clone(), &self.state, self.fleet);
+        self.state.record.replaced = still_counting(&self.state, self.fleet);
         self.note_removals();
         Followed { left, losing, wake_at }
     }

@@ -389,7 +389,8 @@ impl Pass<'_> {
             return;
         }
         let newest = self.state.newest().map(|newest| newest.index);
-        let mut rendered = self.state.memo.rendered.clone();
+        // Taken, since a second owner would make a copy of it with each change.
+        let mut rendered = std::mem::take(&mut self.state.memo.rendered);
         let mut held: BTreeMap<&ClusterName, Vec<(u64, &PickedOverrides)>> = BTreeMap::new();
         for binding in self.state.bindings() {
             held.entry(&binding.cluster).or_default().extend(binding.snapshot.map(|index| (index, &binding.overrides)));

@@ -115,7 +115,8 @@ impl Core {
     /// Marks the store as used by the decisions of a batch.
     pub(super) fn begin_store(&mut self, batch: &mut Batch, now: Timestamp) {
         let mut unanswered = Vec::new();
-        for name in self.members.tasks.keys() {
+        let tasks = if self.persistence.begins_store() { Some(self.members.tasks.keys()) } else { None };
+        for name in tasks.into_iter().flatten() {
             // What is on the server of another cluster was asked there.
             let is_another = self.fleet.records.get(name).is_some_and(|record| record.same_as.is_some());
             if !is_another && !self.members.answered.contains(name) {

@@ -131,14 +131,16 @@ impl Persistence {
         }
     }
 
+    /// Tells whether a decision is the first that uses the store, or one while it takes over what members hold.
+    pub(super) fn begins_store(&self) -> bool {
+        self.store.as_ref().is_none_or(|store| store.takes_over)
+    }
+
     /// Marks the store as used: something is decided, so it is no longer new. Members that have not answered are checked when they do: they
     /// may hold inventories of an earlier store.
     pub(super) fn begin_store(&mut self, batch: &mut Batch, unanswered: Vec<ClusterName>, now: Timestamp) {
-        let is_new = self.store.as_ref().is_none_or(|store| store.takes_over);
         let store = self.store.get_or_insert_with(|| StoreRecord::new(now));
-        if is_new {
-            store.unseen.extend(unanswered);
-        }
+        store.unseen.extend(unanswered);
         let is_written = self.stored_store.as_ref().is_some_and(|stored| stored.adopted == store.adopted);
         if !is_written {
             batch.ops.extend(store.adoption_entry().map(Op::Journal));

@@ -15,7 +15,7 @@ impl FollowedSource {
     /// Handles an event that concerns one of several sources. One that cannot be read holds nothing of the others back.
     /// Returns whether it was read.
     pub(super) fn handle_one(&mut self, name: &str, news: SourceEvent, now: Timestamp) -> bool {
-        let _source = tracing::error_span!("source", name).entered();
+        let _source = tracing::error_span!("source", source = name).entered();
         let mut record = self.record.sources.remove(name).unwrap_or_default();
         let is_read = match news {
             SourceEvent::Seen(commit) => {

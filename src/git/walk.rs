@@ -150,6 +150,7 @@ impl<L: Level> Walk<'_, L> {
     fn reads_below(&self, path: &str) -> bool {
         (self.is_read)(&format!("{path}/{PROBE}"))
     }
+
     /// Takes one entry in; returns a folder that is to be looked into.
     fn visit(
         &mut self,

@@ -93,7 +93,7 @@ fn debounce(news: &Receiver<()>, at_once: bool, on_change: &(impl Fn() + Send)) 
     }
 }
 
-/// Tells whether the branch may have moved after an event.
+/// Tells whether an event may be a change of the source.
 fn is_news(event: &notify::Result<Event>, matters: &dyn Fn(&Path) -> bool) -> bool {
     match event {
         Ok(event) => is_change(event) && (event.paths.is_empty() || event.paths.iter().any(|path| matters(path))),

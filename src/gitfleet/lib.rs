@@ -208,8 +208,8 @@ fn named_configuration(matches: &ArgMatches) -> Option<&Path> {
     let mut config = last.get_raw("config").and_then(|mut values| values.next());
     while let Some((_, below)) = last.subcommand() {
         last = below;
-        let is_known = matches!(last.try_contains_id("config"), Ok(true));
-        if is_known && last.value_source("config") == Some(ValueSource::CommandLine) {
+        let is_given = matches!(last.try_contains_id("config"), Ok(true));
+        if is_given && last.value_source("config") == Some(ValueSource::CommandLine) {
             config = last.try_get_raw("config").ok().flatten().and_then(|mut raw| raw.next()).or(config);
         }
     }

@@ -47,7 +47,7 @@ struct Configured {
     keys: Keys,
     /// The program, and when its file was changed: asking for the version of each run would double their cost.
     found: Mutex<Option<(Sops, SystemTime)>>,
-    runs: Semaphore,
+    runs: Arc<Semaphore>,
     /// The digests of the objects of files that were decrypted, by the digest of the file: a folder is rendered again for any of its files, and
     /// a key that is away for a moment is no other value.
     digests: Mutex<BTreeMap<[u8; 32], Vec<Digest>>>,
@@ -105,7 +105,7 @@ impl Decryption {
             };
             let programs = Programs::new(decrypt.folder.clone(), state_dir.join(SCRATCH));
             let found = Mutex::default();
-            let runs = Semaphore::new(RUNS_MAX);
+            let runs = Arc::new(Semaphore::new(RUNS_MAX));
             Arc::new(Configured { version: decrypt.version(), programs, keys, found, runs, digests: Mutex::default() })
         });
         Self { key, with }
@@ -178,10 +178,12 @@ impl Decryption {
             |error: DecryptionFailure| format!("{}, encrypted in {path}, cannot be decrypted: {error}", desired.id);
         let with = self.with.clone().ok_or_else(|| failed(DecryptionFailure::NotConfigured))?;
         let object = Arc::clone(&desired.object);
-        let _turn = with.runs.acquire().await.expect("the semaphore is never closed");
+        let turn = Arc::clone(&with.runs).acquire_owned().await.expect("the semaphore is never closed");
         let runs = Arc::clone(&with);
         let ordinal = encrypted.ordinal as usize;
         let plain = tokio::task::spawn_blocking(move || {
+            // Until the program has ended, also where its answer is not awaited any more.
+            let _turn = turn;
             let plain = runs.objects(&encrypted.file)?;
             let parsed = source::parse_blob(encrypted.file.as_bytes());
             let pair = parsed.documents.get(ordinal).zip(plain.get(ordinal));

@@ -280,8 +280,8 @@ fn evaluate_kept(
         let standing = today.rank.map(|rank| format!("rank {rank} of {ranked}"));
         let past = picked.get(&cluster.cluster_name);
         let then = past.map_or("picked earlier", |past| past.reason.as_str());
-        // A kept cluster says why it was picked then, and how it would do now. Another one with a good rank says what that rank
-        // did not help against.
+        // A kept cluster says why it was picked then, and how it would do now. One that is not picked although it ranks well says that earlier
+        // picks are kept.
         cluster.reason = match (cluster.kept, standing) {
             (true, Some(standing)) => format!("{then}; today: {standing}"),
             (true, None) if today.picked => then.to_owned(),
@@ -297,7 +297,7 @@ fn evaluate_kept(
             cluster.picked_at = past.and_then(|past| past.at);
         }
         cluster.scores = today.scores;
-        // Where places are open, ranks are of that evaluation alone.
+        // Where places are open, only clusters ranked for them have a rank; kept ones have none.
         cluster.rank = if settled { today.rank } else { None };
         cluster.tie_break = if settled { today.tie_break } else { None };
     }

@@ -114,6 +114,7 @@ impl Error {
     pub(super) fn scratch(path: &Path) -> impl Fn(io::Error) -> Self {
         |source| Self::Scratch { path: path.to_owned(), source }
     }
+
     /// Tells whether the folder is the cause: the commit is then refused. Otherwise another attempt may succeed.
     pub fn is_of_the_folder(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Memory { .. } | Self::Large { .. }) || self.may_be_of_the_machine()

@@ -41,7 +41,7 @@ struct Crossed {
 
 impl Crossed {
     /// Returns the bindings of the picked clusters, except those that are current already.
-    fn moved(&self) -> impl Iterator<Item = &Binding> {
+    fn new_or_patched(&self) -> impl Iterator<Item = &Binding> {
         [&self.created, &self.patched].into_iter().flatten().map(|change| &change.binding)
     }
 
@@ -101,10 +101,10 @@ fn full_decisions(
         ranking.picked[..ranking.picked.len() - ranking.fresh].iter().map(|c| fleet.name(c.slot)).collect();
     let mut kept: Vec<&Binding> = [&bindings.scheduled, &bindings.bound].into_iter().flatten().copied().collect();
     if !earlier.is_empty() {
-        kept.extend(crossed.moved().filter(|binding| earlier.contains(&binding.cluster)));
+        kept.extend(crossed.new_or_patched().filter(|binding| earlier.contains(&binding.cluster)));
         kept.sort_by(|a, b| (a.state, &a.name).cmp(&(b.state, &b.name)));
     }
-    let fresh = crossed.moved().filter(|binding| !earlier.contains(&binding.cluster));
+    let fresh = crossed.new_or_patched().filter(|binding| !earlier.contains(&binding.cluster));
     let mut decisions: Vec<ClusterDecision> =
         fresh.chain(kept).map(|binding| binding.decision.clone()).take(DECISIONS_MAX).collect();
 

@@ -118,7 +118,7 @@ impl Branch {
         match used {
             Ok(is_new) => {
                 if is_new && token.is_known {
-                    tracing::info!("the token of the source changed and is used");
+                    tracing::info!(about = "the token of the source", "a secret changed and is used");
                 }
                 token.is_known = true;
             }
@@ -127,7 +127,7 @@ impl Branch {
                 return Err(git::Error::NoToken { location, reason });
             }
             Err(reason) if token.problem.as_ref() == Some(&reason) => {}
-            Err(reason) => tracing::warn!(reason, "the token of the source stays as it was"),
+            Err(reason) => tracing::warn!(about = "the token of the source", reason, "a secret stays as it was"),
         }
         token.problem = problem;
         Ok(())

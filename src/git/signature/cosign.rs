@@ -117,6 +117,7 @@ impl CosignKey {
         });
         is_by_key || self.signed_hash(signed)
     }
+
     /// Tells whether it is an Ed25519 key that signed the hash of the message, as cosign does from version 3 on.
     ///
     /// Source: RFC 8032, section 5.1: Ed25519ph, with SHA-512 and without a context.

@@ -104,7 +104,7 @@ impl CertifiedSigners {
     }
 
     /// Tells whether they have a name of a certificate, which is for a login or for none.
-    fn list(&self, name: &str, login: Option<&str>) -> bool {
+    fn lists(&self, name: &str, login: Option<&str>) -> bool {
         match login {
             None => self.identities.iter().any(|listed| is_same(listed, name)),
             Some(login) => self.keyless.iter().any(|(issuer, listed)| issuer == login && is_same(listed, name)),
@@ -142,7 +142,7 @@ pub(super) fn check(
 
     // Who somebody is counts only now: anybody can make a certificate with any name.
     let names = leaf.names();
-    let Some(name) = names.iter().find(|name| signers.list(name, login.as_deref())) else {
+    let Some(name) = names.iter().find(|name| signers.lists(name, login.as_deref())) else {
         let names = if names.is_empty() { "nobody".to_owned() } else { shown(&names.join(", ")) };
         let login = login.map(|login| format!(" by a login at {}", shown(&login))).unwrap_or_default();
         let why = format!("which names {names}{login}, whom `source.verify` does not list");

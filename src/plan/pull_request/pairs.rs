@@ -11,6 +11,7 @@ pub(super) type Changed = (Arc<ObjectKey>, [String; 2]);
 
 /// An object as it was or as most clusters get it, and as some get it; `None` if they do not have it.
 pub(super) type Pair = (Option<Desired>, Option<Desired>);
+
 /// Returns the key of the object of a pair.
 pub(super) fn key_of(pair: &Pair) -> Option<&Arc<ObjectKey>> {
     pair.0.as_ref().or(pair.1.as_ref()).map(|one| &one.key)

@@ -57,7 +57,7 @@ impl<D: Deployment> Simulation<D> {
         }
         let Some(tip) = self.source.tip.clone() else { return };
         let thread = &mut self.process.source;
-        // A commit is judged once, whatever became of it.
+        // The tip that was reported last is not reported again.
         if thread.reported.as_ref() == Some(&tip) {
             return;
         }

@@ -150,7 +150,7 @@ metrics! {
     task_restarts: Family<ByPart, Counter> = from_zero(Part::ALL.iter().map(|&part| ByPart { part })), Counter,
         "gitfleet_task_restarts", ByPart::NAMES, "Tasks and threads that ended because of an error in gitfleet that gitfleet started again";
     channel_depth: Family<ByChannel, Gauge> = Family::default(), Gauge,
-        "gitfleet_channel_depth", ByChannel::NAMES, "Messages that wait in a channel between tasks; none is ever dropped";
+        "gitfleet_channel_depth", ByChannel::NAMES, "Messages that wait in a channel between tasks, when its reader last looked";
     build: Family<Build, Gauge> = build(), Gauge,
         "gitfleet_build_info", Build::NAMES, "1, with what this daemon was built from";
     started: Gauge = Gauge::default(), Gauge,

@@ -46,7 +46,7 @@ fn stage_box(visit: &Visit, record: &StageRecord, stage: &StageProgress, failure
     let before = record.before.iter().map(|task| gate_mark(visit, stage, task, record.since));
     let after = record.after.iter().map(|task| gate_mark(visit, stage, task, record.since));
     let checks = record.checks.iter().map(|checks| checks_mark(checks, stage));
-    // Before a stage moves, and once it is over, its next clusters say nothing.
+    // Only a stage that moves shows which clusters are next.
     let next_max = if stage.state == ProgressState::Moving { record.max_concurrency.max(NAMES_MAX) } else { 0 };
     StageBox {
         name: stage.name.clone(),

@@ -97,7 +97,7 @@ impl ListQuery {
         if query.is_empty() { query } else { format!("?{query}") }
     }
 
-    /// Returns the address of the list at a path that it asks for.
+    /// Returns a path with this query.
     pub(super) fn address(&self, path: &str) -> String {
         format!("{path}{}", self.write())
     }
