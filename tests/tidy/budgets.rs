@@ -12,7 +12,7 @@ const BUDGETS: &[Budget] = &[
     ("packages of others in Cargo.lock", 641, packages, "look for a feature to turn off or a library to do without"),
     (
         "lines of shipped code in src, without comments and blank lines",
-        101_830,
+        101_860,
         lines,
         "look for code that is there already",
     ),
