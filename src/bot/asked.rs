@@ -12,7 +12,7 @@ use model::id::{Digest, PlacementKey};
 use model::progress::GateProgress;
 use model::runs::DELETION_GATE;
 
-/// The least time between two edits of a comment, unless somebody has to act or the rollout ended. Needs that arise within it
+/// The least time between two edits of a comment, unless a person has to act or the rollout ended. Needs that arise within it
 /// are asked for together.
 pub(crate) const EDIT_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 /// How long a comment takes in further gates of its stages while one of its own still waits. Later ones get a comment of their

@@ -77,7 +77,7 @@ impl Bot {
         bot
     }
 
-    /// Restarts from the stored records; it keeps only the state of the earlier run that nobody sends again.
+    /// Restarts from the stored records; of the earlier run it keeps only the state that is not sent a second time.
     pub(crate) fn begin_again(self, saved: SavedRecords) -> Self {
         let Inbox { messages, hints, finishing, .. } = self.inbox;
         let mut bot = Self::begin(self.settings, self.handles, saved, Inbox::new(messages, hints, finishing));
@@ -104,7 +104,7 @@ impl Bot {
         RecordPlace::of(&self.settings.name)
     }
 
-    /// Returns what counts when somebody gives commands to a rollout.
+    /// Returns the facts that decide whether a person may give commands to a rollout.
     pub(crate) fn context<'a>(&'a self, rollout: &'a CommitRollout) -> CommandContext<'a> {
         CommandContext {
             rollout,
@@ -115,7 +115,7 @@ impl Bot {
         }
     }
 
-    /// Returns what is to be asked about the author of commands.
+    /// Returns the questions to the git host about the author of commands.
     pub(crate) fn questions(&self, rollout: &CommitRollout, author: &ForgeUser, approves: bool) -> PersonQuestions {
         let carried = if approves { self.rollouts.all.carried(rollout) } else { BTreeSet::new() };
         self.context(rollout).questions(self.forge(), author, approves, carried)
@@ -454,7 +454,7 @@ impl Bot {
     pub(crate) fn sent(&mut self, ended: result::Result<Sent, JoinError>) {
         let Sent { sending, outcome, comment } = match ended {
             Ok(sent) => sent,
-            // Nobody cancels a write: it panicked, and the bot is begun again.
+            // A write is never cancelled, so it panicked: the bot restarts.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
         let write = sending.write;

@@ -1,7 +1,7 @@
 //! The way of a comment: it is read, its commands are resolved, their author is authorised, they are executed, and the comment is answered.
 //!
-//! Each step makes one value of another. What they mean is resolved before the author is authorised, because it says what is to be asked
-//! about a person. An author who may not give commands is told that, and not what waits.
+//! Each step returns one value, made from the value of the step before. The commands are resolved first, because they determine what the bot
+//! asks the git host about their author. An author without permission gets a refusal that does not name what waits.
 
 use jiff::Timestamp;
 

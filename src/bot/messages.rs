@@ -22,7 +22,7 @@ use views::comments::reply;
 use views::comments::rollout::{RolloutReport, marker, rollout_comment};
 use views::comments::style::CommandStyle;
 
-/// How long a rollout has no comment unless somebody has to act or it ended: so the first request to act is in it, and sends no
+/// How long a rollout has no comment unless a person has to act or it ended: so the first request to act is in it, and sends no
 /// second mail.
 const BEGIN_PAUSE: SignedDuration = SignedDuration::from_mins(1);
 /// How long a written slot is remembered if nothing else needs it.

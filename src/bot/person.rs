@@ -97,7 +97,7 @@ fn cannot_look_up(author: &ForgeUser, what: &str, error: &Error) -> Answer {
     Answer::of(format!("{what} could not be looked up, so nothing was done; write the command again in a moment"))
 }
 
-/// What counts when somebody gives commands to a rollout.
+/// The facts that decide whether a person may give commands to a rollout.
 pub(super) struct CommandContext<'a> {
     pub rollout: &'a CommitRollout,
     /// Who may approve, as the configuration says it.
@@ -111,7 +111,7 @@ pub(super) struct CommandContext<'a> {
 }
 
 impl CommandContext<'_> {
-    /// Returns what is to be asked about the author of commands. `pulls` are those whose contributors count.
+    /// Returns the questions to the git host about the author of commands. `pulls` are those whose contributors count.
     pub(super) fn questions(
         &self,
         forge: Arc<dyn Forge>,
